@@ -1,0 +1,36 @@
+PYTHON ?= python3
+DEMO_ARGS ?=
+
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(INSTALLED)  ## create .venv with everything pinned (PYTHON=python3.12 chooses the interpreter)
+
+# Done again only when what it installs has changed.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[embedded,test,lint]'
+	@touch $@
+
+demo: setup  ## watch three regions share a quota (DEMO_ARGS="--bins 40" makes it short)
+	$(BIN)/regionquota demo $(DEMO_ARGS)
+
+test: lint  ## lint, then run all tests
+	$(BIN)/pytest
+
+lint: setup  ## check style, types and the direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:  ## remove .venv, caches and builds (not .regionquota, the data of `regionquota dev`)
+	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

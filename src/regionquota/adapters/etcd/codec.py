@@ -1,0 +1,228 @@
+"""What the documents in etcd look like: compact JSON, amounts as integers only.
+
+Regions of different releases read the same documents. A field that a release does not know is passed over (and
+lost when it writes), a new one must have a default here; what cannot be had that way takes a higher `FORMAT`,
+which older releases refuse to read.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from regionquota.core.allocation import Allocation, Move, VersionedLimit
+from regionquota.core.demand import Demand
+from regionquota.core.quota import Kind, QuotaKey
+from regionquota.errors import EtcdUnavailable, RegionQuotaError
+from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
+
+FORMAT: Final = 1
+
+LARGEST_REPORT: Final = 1024 * 1024
+"""etcd refuses requests above 1.5 MiB."""
+
+
+class UnreadableDocument(EtcdUnavailable):
+    """What stands under a key is nothing that this release can read. The rest of etcd may be well."""
+
+
+class _Limit(msgspec.Struct):
+    amount: int | None
+    version: int
+
+
+class _Move(msgspec.Struct, rename={"source": "from", "target": "to"}):
+    id: str
+    source: str
+    target: str | None
+    amount: int
+    requested_at: float = 0.0
+
+
+class _Document(msgspec.Struct):
+    v: int
+
+
+class _Allocation(_Document):
+    kind: Kind
+    plan: _Limit | None
+    override: _Limit | None
+    limit: int
+    pool: int
+    retired: int
+    slices: dict[str, int]
+    moves: list[_Move]
+    epoch: int
+
+
+class _Frozen(msgspec.Struct):
+    by: FrozenBy
+    since: float
+    why: str
+
+
+class _Region(_Document):
+    name: str
+    weight: int
+    status: RegionStatus
+    frozen: _Frozen | None
+
+
+class _Presence(_Document):
+    region: str
+    instance: str
+    url: str
+    synchronised: int
+
+
+class _Row(msgspec.Struct, array_like=True):
+    """An array: field names would be most of a report. New fields go to the end."""
+
+    tenant: str
+    resource: str
+    scope: str
+    slice: int
+    used: int
+    reserved: int
+    granted: int
+    freed: int
+    denied: int
+    seconds: float
+
+
+class _Report(_Document):
+    rows: list[_Row]
+
+
+class _ReportOut(_Document):
+    rows: list[msgspec.Raw]
+
+
+_encoder: Final = msgspec.json.Encoder()
+_allocations: Final = msgspec.json.Decoder(_Allocation)
+_regions: Final = msgspec.json.Decoder(_Region)
+_presences: Final = msgspec.json.Decoder(_Presence)
+_reports: Final = msgspec.json.Decoder(_Report)
+
+D = TypeVar("D", bound=_Document)
+
+
+def _decode(decoder: msgspec.json.Decoder[D], key: bytes, raw: bytes) -> D:
+    try:
+        document = decoder.decode(raw)
+    except msgspec.MsgspecError as error:
+        raise unreadable(key, error) from error
+    if not 1 <= document.v <= FORMAT:
+        raise unreadable(key, f"it has format {document.v}, this release reads up to {FORMAT}")
+    return document
+
+
+def unreadable(key: bytes, why: object) -> UnreadableDocument:
+    return UnreadableDocument(f"cannot read the document {key.decode(errors='replace')} in etcd: {why}")
+
+
+def encode_allocation(allocation: Allocation) -> bytes:
+    document = _Allocation(
+        v=FORMAT,
+        kind=allocation.kind,
+        plan=_limit_out(allocation.plan),
+        override=_limit_out(allocation.override),
+        limit=allocation.limit,
+        pool=allocation.pool,
+        retired=allocation.retired,
+        slices=dict(allocation.slices),
+        moves=[_Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in allocation.moves],
+        epoch=allocation.epoch,
+    )
+    return _encoder.encode(document)
+
+
+def decode_allocation(key: bytes, raw: bytes) -> Allocation:
+    """Raises `UnreadableDocument`, also for parts that do not add up to the limit."""
+    document = _decode(_allocations, key, raw)
+    try:
+        return Allocation(
+            kind=document.kind,
+            plan=_limit_in(document.plan),
+            override=_limit_in(document.override),
+            limit=document.limit,
+            pool=document.pool,
+            retired=document.retired,
+            slices=document.slices,
+            moves=[Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in document.moves],
+            epoch=document.epoch,
+        )
+    except RegionQuotaError as error:
+        raise unreadable(key, error) from error
+
+
+def _limit_out(limit: VersionedLimit | None) -> _Limit | None:
+    return None if limit is None else _Limit(limit.amount, limit.version)
+
+
+def _limit_in(limit: _Limit | None) -> VersionedLimit | None:
+    return None if limit is None else VersionedLimit(limit.amount, limit.version)
+
+
+def encode_region(record: RegionRecord) -> bytes:
+    return _encoder.encode(_Region(FORMAT, record.name, record.weight, record.status, _frozen_out(record.frozen)))
+
+
+def decode_region(key: bytes, raw: bytes) -> RegionRecord:
+    document = _decode(_regions, key, raw)
+    return RegionRecord(document.name, document.weight, document.status, _frozen_in(document.frozen))
+
+
+def _frozen_out(frozen: Frozen | None) -> _Frozen | None:
+    return None if frozen is None else _Frozen(frozen.by, frozen.since, frozen.why)
+
+
+def _frozen_in(frozen: _Frozen | None) -> Frozen | None:
+    return None if frozen is None else Frozen(frozen.by, frozen.since, frozen.why)
+
+
+def encode_presence(presence: Presence) -> bytes:
+    return _encoder.encode(_Presence(FORMAT, presence.region, presence.instance, presence.url, presence.synchronised))
+
+
+def decode_presence(key: bytes, raw: bytes) -> Presence:
+    document = _decode(_presences, key, raw)
+    return Presence(document.region, document.instance, document.url, document.synchronised)
+
+
+def encode_report(demand: Iterable[Demand]) -> Iterator[bytes]:
+    """One document, or as many as keep below `LARGEST_REPORT` bytes each."""
+    rows: list[msgspec.Raw] = []
+    size = 0
+    for row in map(_row_out, demand):
+        if rows and size + len(row) > LARGEST_REPORT:
+            yield _encoder.encode(_ReportOut(FORMAT, rows))
+            rows, size = [], 0
+        rows.append(msgspec.Raw(row))
+        size += len(row) + 1
+    yield _encoder.encode(_ReportOut(FORMAT, rows))
+
+
+def decode_report(key: bytes, raw: bytes) -> Sequence[Demand]:
+    return [
+        Demand(
+            key=QuotaKey(row.tenant, row.resource, row.scope),
+            slice=row.slice,
+            used=row.used,
+            reserved=row.reserved,
+            granted=row.granted,
+            freed=row.freed,
+            denied=row.denied,
+            seconds=row.seconds,
+        )
+        for row in _decode(_reports, key, raw).rows
+    ]
+
+
+def _row_out(demand: Demand) -> bytes:
+    row = _Row(
+        demand.key.tenant, demand.key.resource, demand.key.scope,
+        demand.slice, demand.used, demand.reserved,
+        demand.granted, demand.freed, demand.denied, demand.seconds,
+    )  # fmt: skip
+    return _encoder.encode(row)

@@ -1,0 +1,107 @@
+"""`Directory` over etcd: regions, and under leases signs of life, demand and leadership."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from etcd3aio.kv import KVService, prefix_range_end
+
+from regionquota.adapters.etcd.codec import (
+    decode_presence,
+    decode_region,
+    decode_report,
+    encode_presence,
+    encode_region,
+    encode_report,
+)
+from regionquota.adapters.etcd.gateway import Entry, Gateway
+from regionquota.adapters.etcd.keys import Keyspace
+from regionquota.adapters.etcd.reading import Reader
+from regionquota.core.demand import Demand
+from regionquota.core.quota import Region
+from regionquota.errors import EtcdUnavailable
+from regionquota.ports import Fence, Presence, RegionRecord, Session, StoredRegion
+
+
+class EtcdSession:
+    def __init__(self, gateway: Gateway, lease: int) -> None:
+        self._gateway = gateway
+        self.lease: Final = lease
+
+    async def keep(self) -> bool:
+        return await self._gateway.keep_lease(self.lease)
+
+    async def close(self) -> None:
+        with suppress(EtcdUnavailable):
+            await self._gateway.revoke_lease(self.lease)
+
+
+class EtcdDirectory:
+    def __init__(self, gateway: Gateway, keys: Keyspace) -> None:
+        self._gateway = gateway
+        self._keys = keys
+        self._reader = Reader()
+
+    async def open_session(self, ttl_s: int) -> EtcdSession:
+        return EtcdSession(self._gateway, await self._gateway.grant_lease(ttl_s))
+
+    async def regions(self) -> Mapping[Region, StoredRegion]:
+        _, entries = await self._gateway.scan(self._keys.regions)
+        return {stored.record.name: stored for stored in self._reader.readable(entries, _stored_region)}
+
+    async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
+        return await self._gateway.swap(self._keys.region(record.name), revision, encode_region(record), fence)
+
+    async def announce(self, session: Session, presence: Presence) -> None:
+        key = self._keys.presence(presence.region, presence.instance)
+        await self._gateway.put(key, encode_presence(presence), _lease_of(session))
+
+    async def present(self) -> Sequence[Presence]:
+        _, entries = await self._gateway.scan(self._keys.presences)
+        return list(self._reader.readable(entries, lambda entry: decode_presence(entry.key, entry.value)))
+
+    async def report(self, session: Session, region: Region, instance: str, demand: Sequence[Demand]) -> None:
+        """In several parts if it must, the last of which takes away what is left of a longer report before it."""
+        parts = list(encode_report(demand))
+        for number, part in enumerate(parts):
+            key = self._keys.demand(region, instance, number)
+            writes = [KVService.txn_op_put(key, part, lease=_lease_of(session))]
+            if number == len(parts) - 1:
+                end = prefix_range_end(self._keys.demand_of(region, instance))
+                writes.append(KVService.txn_op_delete(key + b"\0", range_end=end))
+            await self._gateway.transact(key, (), writes)
+
+    async def demand(self) -> Sequence[tuple[Region, Demand]]:
+        _, entries = await self._gateway.scan(self._keys.demands)
+        return [word for words in self._reader.readable(entries, self._words) for word in words]
+
+    async def lead(self, session: Session, name: str) -> Fence | None:
+        key, lease = self._keys.leader, _lease_of(session)
+        outcome = await self._gateway.transact(
+            key,
+            [KVService.txn_compare_create_revision(key, 0)],
+            [KVService.txn_op_put(key, name, lease=lease)],
+            [KVService.txn_op_get(key)],
+        )
+        if outcome.succeeded:
+            return Fence(key.decode(), outcome.revision)
+        leader = outcome.entry
+        return Fence(key.decode(), leader.created) if leader is not None and leader.lease == lease else None
+
+    async def leader(self) -> str | None:
+        entry = await self._gateway.get(self._keys.leader)
+        return None if entry is None else entry.value.decode(errors="replace")
+
+    def _words(self, entry: Entry) -> Sequence[tuple[Region, Demand]]:
+        region = self._keys.region_of(entry.key)
+        return [(region, demand) for demand in decode_report(entry.key, entry.value)]
+
+
+def _stored_region(entry: Entry) -> StoredRegion:
+    return StoredRegion(entry.revision, decode_region(entry.key, entry.value))
+
+
+def _lease_of(session: Session) -> int:
+    if not isinstance(session, EtcdSession):
+        raise TypeError(f"the session is of another directory: {session!r}")
+    return session.lease

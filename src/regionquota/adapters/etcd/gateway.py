@@ -1,0 +1,170 @@
+"""Every call that is made to etcd: one deadline, one translation of errors, one member at a time."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import grpc
+from etcd3aio._protobuf import Compare, RequestOp, WatchStub
+from etcd3aio.kv import KVService, prefix_range_end
+from etcd3aio.lease import LeaseService
+
+from regionquota.adapters.etcd.changes import Changes
+from regionquota.adapters.etcd.deadline import answered
+from regionquota.errors import EtcdUnavailable
+from regionquota.ports import CompactedError, Fence
+
+PAGE: Final = 1000
+
+T = TypeVar("T")
+
+
+class Member:
+    """One endpoint, and etcd3aio's services over its channel. They repeat nothing."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel: Final = channel
+        self.kv: Final = KVService(channel, max_attempts=1)
+        self.leases: Final = LeaseService(channel, max_attempts=1)
+        self.watches: Final = WatchStub(channel)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    key: bytes
+    value: bytes
+    created: int
+    revision: int
+    lease: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of a transaction. `entry` is what the failure branch found, if it looked and there was something."""
+
+    succeeded: bool
+    revision: int
+    entry: Entry | None = None
+
+
+class Gateway:
+    """Calls go to one member until it fails one; the next call goes to the next. No call is made twice.
+
+    Each endpoint has a channel of its own, since one gRPC channel takes either one host name or several
+    addresses of one family, and checks one server name in all certificates.
+    """
+
+    def __init__(self, channels: Sequence[grpc.aio.Channel], *, timeout_s: float, silence_s: float) -> None:
+        self._members = [Member(channel) for channel in channels]
+        self._current = 0
+        self._timeout_s = timeout_s
+        self._silence_s = silence_s
+
+    async def close(self) -> None:
+        for member in self._members:
+            await member.channel.close(grace=None)
+
+    async def get(self, key: bytes, revision: int = 0) -> Entry | None:
+        """Linearizable; as of `revision` if that is not 0."""
+        answer = await self._ask(f"a read of {key!r}", lambda member: member.kv.get(key, revision=revision))
+        return _entry(answer.kvs[0]) if answer.kvs else None
+
+    async def scan(self, prefix: bytes) -> tuple[int, Sequence[Entry]]:
+        """All entries as of one revision, in pages that stay below gRPC's limit."""
+        end = prefix_range_end(prefix)
+        first = await self._page(prefix, end, 0)
+        revision: int = first.header.revision
+        entries = [_entry(kv) for kv in first.kvs]
+        more = first.more
+        while more:
+            try:
+                page = await self._page(entries[-1].key + b"\0", end, revision)
+            except CompactedError as error:
+                raise EtcdUnavailable(f"etcd was compacted while {prefix!r} was listed: list again") from error
+            entries += map(_entry, page.kvs)
+            more = page.more
+        return revision, entries
+
+    async def put(self, key: bytes, value: bytes, lease: int) -> None:
+        await self._ask(f"a write of {key!r}", lambda member: member.kv.put(key, value, lease))
+
+    async def swap(self, key: bytes, revision: int, value: bytes, fence: Fence | None) -> int | None:
+        """Put if the entry is at `revision` (0: is none) and `fence` holds; the new revision, or None."""
+        compares = [Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)]
+        if fence is not None:
+            compares.append(KVService.txn_compare_create_revision(fence.key, fence.create_revision))
+        outcome = await self.transact(key, compares, [KVService.txn_op_put(key, value)])
+        return outcome.revision if outcome.succeeded else None
+
+    async def transact(
+        self, key: bytes, compares: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
+    ) -> Outcome:
+        """`failure` may be one read; `key` stands in messages."""
+        answer = await self._ask(f"a write of {key!r}", lambda member: member.kv.txn(compares, success, failure))
+        found = [kv for response in answer.responses for kv in response.response_range.kvs]
+        return Outcome(answer.succeeded, answer.header.revision, _entry(found[0]) if found else None)
+
+    async def grant_lease(self, ttl_s: int) -> int:
+        answer = await self._ask("for a lease", lambda member: member.leases.grant(ttl_s))
+        lease: int = answer.ID
+        return lease
+
+    async def keep_lease(self, lease: int) -> bool:
+        """False: etcd does not know it any more."""
+        answer = await self._ask("to keep a lease", lambda member: _keep_alive(member, lease))
+        return bool(answer.TTL > 0)
+
+    async def revoke_lease(self, lease: int) -> None:
+        await self._ask("to revoke a lease", lambda member: member.leases.revoke(lease))
+
+    async def compact(self, revision: int) -> None:
+        """Forget the history before `revision`. For tests and operators: a cluster is set to do it by itself."""
+        await self._ask("for compaction", lambda member: member.kv.compact(revision, physical=True))
+
+    @contextmanager
+    def watch(self, key: bytes, range_end: bytes, after: int) -> Iterator[Changes]:
+        """Of all keys from `key` up to `range_end` (empty: of `key` alone)."""
+        member = self._members[self._current]
+        changes = Changes(member.watches, key, range_end, after, timeout_s=self._timeout_s, silence_s=self._silence_s)
+        try:
+            yield changes
+        except EtcdUnavailable:
+            self._leave(member)
+            raise
+        finally:
+            changes.close()
+
+    async def _page(self, start: bytes, end: bytes, revision: int) -> Any:
+        return await self._ask(
+            f"a list from {start!r}", lambda member: member.kv.get(start, end, revision=revision, limit=PAGE)
+        )
+
+    async def _ask(self, what: str, call: Callable[[Member], Awaitable[T]]) -> T:
+        member = self._members[self._current]
+        try:
+            async with answered(what, self._timeout_s):
+                return await call(member)
+        except EtcdUnavailable:
+            self._leave(member)
+            raise
+
+    def _leave(self, member: Member) -> None:
+        # Several calls may fail on one member: only the first moves on.
+        if self._members[self._current] is member:
+            self._current = (self._current + 1) % len(self._members)
+
+
+async def _keep_alive(member: Member, lease: int) -> Any:
+    stream = member.leases.keep_alive(lease)
+    try:
+        answer = await stream.read()
+    finally:
+        stream.cancel()
+    if answer is grpc.aio.EOF:
+        raise EtcdUnavailable("etcd closed the connection without keeping the lease")
+    return answer
+
+
+def _entry(kv: Any) -> Entry:
+    return Entry(kv.key, kv.value, kv.create_revision, kv.mod_revision, kv.lease)

@@ -1,0 +1,64 @@
+"""Where documents stand in etcd. Identifiers are percent-encoded, so that a slash in one is not a step in the path."""
+
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from regionquota.core.quota import QuotaKey, Region, bucket_of
+
+
+@dataclass(frozen=True, slots=True)
+class Keyspace:
+    """All keys begin with `prefix`, which ends with a slash."""
+
+    prefix: str
+
+    @property
+    def allocations(self) -> bytes:
+        return self._key("alloc", "")
+
+    @property
+    def regions(self) -> bytes:
+        return self._key("regions", "")
+
+    @property
+    def presences(self) -> bytes:
+        return self._key("live", "")
+
+    @property
+    def demands(self) -> bytes:
+        return self._key("demand", "")
+
+    @property
+    def leader(self) -> bytes:
+        return self._key("leader", "coordinator")
+
+    def allocation(self, key: QuotaKey) -> bytes:
+        return self._key("alloc", f"{bucket_of(key.tenant):02x}", key.tenant, key.resource, key.scope)
+
+    def region(self, name: Region) -> bytes:
+        return self._key("regions", name)
+
+    def presence(self, region: Region, instance: str) -> bytes:
+        return self._key("live", region, instance)
+
+    def demand_of(self, region: Region, instance: str) -> bytes:
+        """What the keys of all parts of one report begin with."""
+        return self._key("demand", region, instance, "")
+
+    def demand(self, region: Region, instance: str, part: int) -> bytes:
+        return self._key("demand", region, instance, f"{part:04}")
+
+    def quota_of(self, raw: bytes) -> QuotaKey:
+        """Raises `ValueError` for a key that `allocation` would not have made: nobody could write it back."""
+        steps = raw.removeprefix(self.allocations).decode().split("/")
+        key = QuotaKey(*(unquote(step, errors="strict") for step in steps[1:])) if len(steps) == 4 else None
+        if key is None or self.allocation(key) != raw:
+            raise ValueError("the key is not that of an allocation")
+        return key
+
+    def region_of(self, raw: bytes) -> Region:
+        """The region in the key of a demand report."""
+        return unquote(raw.removeprefix(self.demands).decode().split("/")[0], errors="strict")
+
+    def _key(self, *steps: str) -> bytes:
+        return (self.prefix + "/".join(quote(step, safe="") for step in steps)).encode()

@@ -1,0 +1,192 @@
+"""etcd's promises in memory: a revision per write, history that can be compacted, sessions that end by the clock."""
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from regionquota.core.allocation import Allocation
+from regionquota.core.demand import Demand
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.errors import EtcdUnavailable
+from regionquota.ports import Clock, CompactedError, Fence, Presence, RegionRecord, Session, Stored, StoredRegion
+
+LEADER: Final = "leader/coordinator"
+
+T = TypeVar("T")
+
+
+class MemorySession:
+    """Compared by identity, as leases are."""
+
+    def __init__(self, coordination: "MemoryCoordination", ttl_s: int, ends: float) -> None:
+        self._coordination = coordination
+        self.ttl_s: Final = ttl_s
+        self.ends = ends
+
+    async def keep(self) -> bool:
+        return self._coordination.prolong(self)
+
+    async def close(self) -> None:
+        self._coordination.end(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Leased(Generic[T]):
+    session: Session
+    value: T
+
+
+class MemoryCoordination:
+    """`AllocationStore` and `Directory` over one state. No call but `watch` waits, so none needs an event loop.
+
+    A session whose time ran out is gone for whoever looks next.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._revision = 1  # etcd's, too, when it is empty
+        self._compacted = 0
+        self._allocations: dict[QuotaKey, Stored] = {}
+        self._history: list[Stored] = []
+        self._regions: dict[Region, StoredRegion] = {}
+        self._sessions: dict[Session, MemorySession] = {}
+        self._presences: dict[tuple[Region, str], _Leased[Presence]] = {}
+        self._demands: dict[tuple[Region, str], _Leased[Sequence[Demand]]] = {}
+        self._leader: _Leased[str] | None = None
+        self._leading_since = 0
+        self._waiting: set[asyncio.Event] = set()
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
+        stored = self._allocations.get(key)
+        return (0, None) if stored is None else (stored.revision, stored.allocation)
+
+    async def swap(
+        self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
+    ) -> int | None:
+        self._end_expired()
+        known = self._allocations.get(key)
+        if revision != (0 if known is None else known.revision) or not self._holds(fence):
+            return None
+        stored = Stored(key, self._next_revision(), allocation)
+        self._allocations[key] = stored
+        self._history.append(stored)
+        for waiting in self._waiting:
+            waiting.set()
+        return stored.revision
+
+    async def list(self) -> tuple[int, Sequence[Stored]]:
+        self._end_expired()
+        return self._revision, tuple(self._allocations.values())
+
+    async def watch(self, after: int) -> AsyncIterator[Sequence[Stored]]:
+        while True:
+            if after + 1 < self._compacted:
+                raise CompactedError(f"revision {after + 1} was compacted: the history begins at {self._compacted}")
+            first = bisect_right(self._history, after, key=lambda stored: stored.revision)
+            if first < len(self._history):
+                stored = self._history[first]
+                after = stored.revision
+                yield (stored,)
+            else:
+                # All there is was seen: what is compacted of it later was not missed.
+                after = max(after, self._revision)
+                await self._wait_for_change()
+
+    def compact(self, revision: int) -> None:
+        """Forget the history before `revision`, as etcd does by age or number of revisions."""
+        if not self._compacted < revision <= self._revision:
+            raise ValueError(f"revision must be from {self._compacted + 1} to {self._revision}, got {revision}")
+        self._compacted = revision
+        del self._history[: bisect_left(self._history, revision, key=lambda stored: stored.revision)]
+
+    async def open_session(self, ttl_s: int) -> MemorySession:
+        session = MemorySession(self, ttl_s, self._clock.now() + ttl_s)
+        self._sessions[session] = session
+        return session
+
+    async def regions(self) -> Mapping[Region, StoredRegion]:
+        return dict(self._regions)
+
+    async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
+        self._end_expired()
+        known = self._regions.get(record.name)
+        if revision != (0 if known is None else known.revision) or not self._holds(fence):
+            return None
+        self._regions[record.name] = StoredRegion(self._next_revision(), record)
+        return self._revision
+
+    async def announce(self, session: Session, presence: Presence) -> None:
+        self._require_open(session)
+        self._presences[presence.region, presence.instance] = _Leased(session, presence)
+        self._next_revision()
+
+    async def present(self) -> Sequence[Presence]:
+        self._end_expired()
+        return [leased.value for leased in self._presences.values()]
+
+    async def report(self, session: Session, region: Region, instance: str, demand: Sequence[Demand]) -> None:
+        self._require_open(session)
+        self._demands[region, instance] = _Leased(session, tuple(demand))
+        self._next_revision()
+
+    async def demand(self) -> Sequence[tuple[Region, Demand]]:
+        self._end_expired()
+        return [(region, word) for (region, _), leased in self._demands.items() for word in leased.value]
+
+    async def lead(self, session: Session, name: str) -> Fence | None:
+        self._require_open(session)
+        if self._leader is None:
+            self._leader = _Leased(session, name)
+            self._leading_since = self._next_revision()
+        return Fence(LEADER, self._leading_since) if self._leader.session is session else None
+
+    async def leader(self) -> str | None:
+        self._end_expired()
+        return None if self._leader is None else self._leader.value
+
+    def prolong(self, session: MemorySession) -> bool:
+        self._end_expired()
+        if session not in self._sessions:
+            return False
+        session.ends = self._clock.now() + session.ttl_s
+        return True
+
+    def end(self, session: MemorySession) -> None:
+        if self._sessions.pop(session, None) is None:
+            return
+        self._presences = {at: leased for at, leased in self._presences.items() if leased.session is not session}
+        self._demands = {at: leased for at, leased in self._demands.items() if leased.session is not session}
+        if self._leader is not None and self._leader.session is session:
+            self._leader = None
+        self._next_revision()
+
+    def _end_expired(self) -> None:
+        now = self._clock.now()
+        for session in [session for session in self._sessions.values() if session.ends <= now]:
+            self.end(session)
+
+    def _require_open(self, session: Session) -> None:
+        self._end_expired()
+        if session not in self._sessions:
+            raise EtcdUnavailable("the session is gone: open another")
+
+    def _holds(self, fence: Fence | None) -> bool:
+        return fence is None or (self._leader is not None and fence == Fence(LEADER, self._leading_since))
+
+    def _next_revision(self) -> int:
+        self._revision += 1
+        return self._revision
+
+    async def _wait_for_change(self) -> None:
+        changed = asyncio.Event()
+        self._waiting.add(changed)
+        try:
+            await changed.wait()
+        finally:
+            self._waiting.discard(changed)

@@ -1,0 +1,113 @@
+"""RegionStore in memory: the same `decide` and `apply`, with dictionaries for tables.
+
+Each call is one step: it never awaits, so a simulation decides what happens between two calls.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from regionquota.core.allocation import Allocation
+from regionquota.core.commands import Adjustment, Command, Outcome
+from regionquota.core.counter import Counter
+from regionquota.core.ledger import Entry, EntryKind, Loaded, RequestKey, Writes, decide, turn_of_epoch
+from regionquota.core.periods import Epoch
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.reservation import Reservation, State
+from regionquota.core.slice import Holding, apply
+from regionquota.ports import BalanceCheck, SliceEntry
+
+_USAGE = frozenset({EntryKind.COMMIT, EntryKind.LATE_COMMIT, EntryKind.ADJUST, EntryKind.CARRY})
+
+
+@dataclass(slots=True)
+class MemoryRegionStore:
+    region: Region
+    _holdings: dict[QuotaKey, Holding] = field(default_factory=dict)
+    _closed: dict[tuple[QuotaKey, Epoch], Counter] = field(default_factory=dict)
+    _reservations: dict[str, Reservation] = field(default_factory=dict)
+    _requests: dict[RequestKey, str] = field(default_factory=dict)
+    _adjustments: dict[RequestKey, Adjustment] = field(default_factory=dict)
+    _usage: list[Entry] = field(default_factory=list)
+    _slices: list[tuple[SliceEntry, Epoch]] = field(default_factory=list)
+
+    async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
+        loaded = Loaded(
+            dict(self._holdings),
+            dict(self._closed),
+            dict(self._reservations),
+            dict(self._requests),
+            dict(self._adjustments),
+        )
+        outcomes, writes = decide(loaded, batch, now)
+        self._store(writes)
+        return outcomes
+
+    async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
+        before = self._holdings.get(key)
+        changed = apply(before, key, allocation, revision, self.region, now)
+        if changed is None or changed == before:
+            return changed
+        closed, entries = turn_of_epoch(before, changed, now)
+        self._closed.update(closed)
+        self._usage += entries
+        self._holdings[key] = changed
+        was = 0 if before is None else before.slice
+        if changed.slice != was:
+            moves = [{"id": m.id, "to": m.target, "amount": m.amount} for m in allocation.moves_from(self.region)]
+            entry = SliceEntry(len(self._slices) + 1, now, key, revision, was, changed.slice, moves)
+            self._slices.append((entry, changed.epoch))
+        return changed
+
+    async def holding(self, key: QuotaKey) -> Holding | None:
+        return self._holdings.get(key)
+
+    async def holdings(self, tenant: str | None = None) -> Sequence[Holding]:
+        return [held for key, held in sorted(self._holdings.items()) if tenant in (None, key.tenant)]
+
+    async def reservation(self, reservation_id: str) -> Reservation | None:
+        return self._reservations.get(reservation_id)
+
+    async def reservation_of_request(self, tenant: str, request_id: str) -> Reservation | None:
+        return self._reservations.get(self._requests.get((tenant, request_id), ""))
+
+    async def expired(self, now: float, most: int) -> Sequence[tuple[str, float]]:
+        due = [
+            (held.expires_at, held.id)
+            for held in self._reservations.values()
+            if held.state is State.PENDING and held.expires_at <= now
+        ]
+        return [(name, at) for at, name in sorted(due)[:most]]
+
+    async def slice_history(self, after: int, most: int, key: QuotaKey | None = None) -> Sequence[SliceEntry]:
+        later = [entry for entry, _ in self._slices if entry.id > after and key in (None, entry.key)]
+        return later[:most]
+
+    async def check_balances(self) -> Sequence[BalanceCheck]:
+        counters = {(key, held.epoch): held.counter for key, held in self._holdings.items()} | self._closed
+        return [
+            BalanceCheck(key, epoch, counter, self._replay(key, epoch))
+            for (key, epoch), counter in sorted(counters.items(), key=lambda item: item[0])
+        ]
+
+    def _store(self, writes: Writes) -> None:
+        self._holdings.update(writes.holdings)
+        self._closed.update(writes.closed)
+        self._reservations.update(writes.created)
+        self._reservations.update(writes.changed)
+        for new in writes.created.values():
+            self._requests[new.key.tenant, new.request_id] = new.id
+        for adjustment in writes.adjustments:
+            self._adjustments[adjustment.key.tenant, adjustment.request_id] = adjustment
+        self._usage += writes.entries
+
+    def _replay(self, key: QuotaKey, epoch: Epoch) -> dict[str, int]:
+        lines = [line for line in self._usage if (line.key, line.epoch) == (key, epoch)]
+        holds = [held for held in self._reservations.values() if (held.key, held.epoch) == (key, epoch)]
+        slices = [entry.after for entry, at in self._slices if entry.key == key and at <= epoch]
+        return {
+            "slice": slices[-1] if slices else 0,
+            "reserved": sum(held.amount for held in holds if held.state is State.PENDING),
+            "used": sum(line.delta for line in lines if line.kind in _USAGE),
+            "overdraft_issued": sum(line.delta for line in lines if line.kind is EntryKind.OVERDRAFT),
+            "overdraft_repaid": sum(line.delta for line in lines if line.kind is EntryKind.REPAY),
+        }

@@ -1,0 +1,116 @@
+"""Connections, transactions and what their failures mean."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from regionquota.errors import OutcomeUnknown, StoreUnavailable
+
+Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+
+# What a server that is going down, starting up, read-only, out of room or too slow answers: nothing is wrong
+# with the request. Everything else (a violated CHECK, a type) is an error of ours and is not hidden.
+UNAVAILABLE: Final = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.SerializationError,
+    asyncpg.InterfaceError,
+    OSError,
+    TimeoutError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadlines:
+    """Seconds. Each bounds how long a stalled process can hold what others wait for."""
+
+    acquire: float = 2.0
+    connect: float = 5.0
+    statement: float = 2.0
+    lock: float = 0.5
+    idle_in_transaction: float = 1.0
+
+
+async def open_pool(dsn: str, *, password: str | None, size: int, deadlines: Deadlines) -> Pool:
+    """Raises `StoreUnavailable` if no connection can be made."""
+    settings = {
+        "application_name": "regionquota",
+        "statement_timeout": _milliseconds(deadlines.statement),
+        "lock_timeout": _milliseconds(deadlines.lock),
+        "idle_in_transaction_session_timeout": _milliseconds(deadlines.idle_in_transaction),
+        "synchronous_commit": "on",
+        "jit": "off",
+    }
+    try:
+        return await asyncpg.create_pool(
+            dsn,
+            password=password,
+            min_size=1,
+            max_size=size,
+            timeout=deadlines.connect,
+            # The server's own statement_timeout comes first; this one is for a server that answers nothing at all.
+            command_timeout=2 * deadlines.statement,
+            server_settings=settings,
+        )
+    except UNAVAILABLE as error:
+        raise StoreUnavailable(f"Postgres does not answer: {_say(error)}") from error
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(max(1, round(seconds * 1000)))
+
+
+@asynccontextmanager
+async def connection(pool: Pool, deadlines: Deadlines) -> AsyncIterator[Connection]:
+    """Raises `StoreUnavailable` for whatever goes wrong outside the statement itself."""
+    try:
+        async with pool.acquire(timeout=deadlines.acquire) as acquired:
+            yield acquired
+    except asyncpg.DataError:
+        raise  # an argument of ours that does not fit its type: asyncpg counts it among the InterfaceErrors
+    except UNAVAILABLE as error:
+        raise StoreUnavailable(f"Postgres does not answer: {_say(error)}") from error
+
+
+@asynccontextmanager
+async def transaction(pool: Pool, deadlines: Deadlines) -> AsyncIterator[Connection]:
+    """One transaction, durable once the block is left.
+
+    Raises `StoreUnavailable`: certainly not committed; `OutcomeUnknown`: COMMIT was sent and not answered.
+    """
+    async with connection(pool, deadlines) as acquired:
+        work = acquired.transaction()
+        await work.start()
+        try:
+            yield acquired
+        except BaseException:
+            await _roll_back(work)
+            raise
+        try:
+            await work.commit()
+        except UNAVAILABLE as error:
+            raise OutcomeUnknown(f"the connection broke at COMMIT: {_say(error)}") from error
+
+
+async def _roll_back(work: asyncpg.transaction.Transaction) -> None:
+    # Whatever prevents the rollback also ends the session, and with it the transaction; the first error matters.
+    try:
+        async with asyncio.timeout(1.0):
+            await work.rollback()
+    except (*UNAVAILABLE, asyncpg.PostgresError):
+        return
+
+
+def _say(error: BaseException) -> str:
+    return str(error) or type(error).__name__

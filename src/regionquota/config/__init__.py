@@ -1,0 +1,45 @@
+"""Configuration: a TOML file, environment variables over it, a range for every value.
+
+sections -- Config, one frozen dataclass per section; the defaults and ranges stand there and nowhere else
+reading  -- file and environment to Config, or a ConfigError that names the key and the remedy
+writing  -- Config back to TOML, for `regionquota dev`, which writes files for its children
+secrets  -- passwords come from the environment or from files of their own
+"""
+
+from regionquota.config.reading import load
+from regionquota.config.sections import (
+    AgentConfig,
+    Config,
+    CoordinatorConfig,
+    DeployedRegion,
+    DeploymentConfig,
+    EtcdConfig,
+    PlannerConfig,
+    PostgresConfig,
+    RegionConfig,
+    ServiceConfig,
+    SweeperConfig,
+    TelemetryConfig,
+    require_deployment,
+    require_region,
+)
+from regionquota.config.writing import render
+
+__all__ = [
+    "AgentConfig",
+    "Config",
+    "CoordinatorConfig",
+    "DeployedRegion",
+    "DeploymentConfig",
+    "EtcdConfig",
+    "PlannerConfig",
+    "PostgresConfig",
+    "RegionConfig",
+    "ServiceConfig",
+    "SweeperConfig",
+    "TelemetryConfig",
+    "load",
+    "render",
+    "require_deployment",
+    "require_region",
+]

@@ -1,0 +1,168 @@
+"""The allocation document of one quota, and the only ways it may change.
+
+Invariant A holds by construction: an `Allocation` whose parts do not add up to its limit cannot be built.
+Every function here takes an allocation and returns another; units are those of the quota.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from types import MappingProxyType
+
+from regionquota.core.periods import TIMELESS, Epoch
+from regionquota.core.quota import MAX_AMOUNT, Kind, Region
+from regionquota.errors import ProtocolError, StaleVersion
+
+
+class LimitSource(StrEnum):
+    PLAN = "PLAN"
+    OVERRIDE = "OVERRIDE"
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedLimit:
+    """One source's word on the limit. `amount` None says that this source has none (an override taken back)."""
+
+    amount: int | None
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A request that `source` give up to `amount` units to `target` (None: to the pool). Never a debt.
+
+    `requested_at` (seconds since 1970, the coordinator's clock) is for people and metrics; no rule reads it.
+    """
+
+    id: str
+    source: Region
+    target: Region | None
+    amount: int
+    requested_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Who may own how much of one quota's limit.
+
+    `pool` is what no region owns; it is negative while a lowered limit is still being collected. `retired` is
+    capacity that an evicted region may have spent. `epoch` is the newest accounting epoch in which any
+    capacity was given up: a region whose own epoch is older may not raise its slice.
+    """
+
+    kind: Kind
+    plan: VersionedLimit | None
+    override: VersionedLimit | None
+    limit: int
+    pool: int
+    retired: int = 0
+    slices: Mapping[Region, int] = field(default_factory=dict)
+    moves: Sequence[Move] = ()
+    epoch: Epoch = TIMELESS
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "slices", MappingProxyType(dict(self.slices)))
+        object.__setattr__(self, "moves", tuple(self.moves))
+        _check(self)
+
+    def slice_of(self, region: Region) -> int:
+        return self.slices.get(region, 0)
+
+    def moves_from(self, region: Region) -> tuple[Move, ...]:
+        return tuple(move for move in self.moves if move.source == region)
+
+    def moves_naming(self, region: Region) -> tuple[Move, ...]:
+        return tuple(move for move in self.moves if region in (move.source, move.target))
+
+
+def _check(allocation: Allocation) -> None:
+    parts = allocation.pool + allocation.retired + sum(allocation.slices.values())
+    if parts != allocation.limit:
+        raise ProtocolError(f"pool + retired + slices is {parts}, the limit {allocation.limit}")
+    if allocation.limit != effective_limit(allocation.plan, allocation.override):
+        raise ProtocolError(f"limit {allocation.limit} is neither the override's nor the plan's")
+    if not 0 <= allocation.limit <= MAX_AMOUNT or allocation.retired < 0:
+        raise ProtocolError(f"limit {allocation.limit}, retired {allocation.retired}: out of range")
+    for region, size in allocation.slices.items():
+        if not 0 <= size <= MAX_AMOUNT:
+            raise ProtocolError(f"slice of {region} is {size}")
+    for move in allocation.moves:
+        if move.amount <= 0 or move.source == move.target:
+            raise ProtocolError(f"move {move.id}: {move.amount} from {move.source} to {move.target}")
+
+
+def effective_limit(plan: VersionedLimit | None, override: VersionedLimit | None) -> int:
+    """The override's amount if there is one, else the plan's, else 0."""
+    for word in (override, plan):
+        if word is not None and word.amount is not None:
+            return word.amount
+    return 0
+
+
+def new_allocation(kind: Kind, source: LimitSource, limit: VersionedLimit) -> Allocation:
+    """A quota that nobody owns a part of yet: all of it is in the pool."""
+    plan, override = (limit, None) if source is LimitSource.PLAN else (None, limit)
+    amount = effective_limit(plan, override)
+    return Allocation(kind=kind, plan=plan, override=override, limit=amount, pool=amount)
+
+
+def set_limit(allocation: Allocation, source: LimitSource, limit: VersionedLimit) -> Allocation:
+    """Put one source's new word in force; the pool takes the difference, below zero if it must.
+
+    Raises `StaleVersion` for a version older than the one in force, or equal to it with another amount.
+    """
+    known = allocation.plan if source is LimitSource.PLAN else allocation.override
+    if known == limit:
+        return allocation
+    if known is not None and limit.version <= known.version:
+        raise StaleVersion(
+            f"{source} version {limit.version} does not replace version {known.version}: send a higher version"
+        )
+    plan = limit if source is LimitSource.PLAN else allocation.plan
+    override = limit if source is LimitSource.OVERRIDE else allocation.override
+    amount = effective_limit(plan, override)
+    pool = allocation.pool + amount - allocation.limit
+    return replace(allocation, plan=plan, override=override, limit=amount, pool=pool)
+
+
+def grant(allocation: Allocation, amounts: Mapping[Region, int]) -> Allocation:
+    """Give parts of the pool to regions: a coordinator's grant, or a region's own claim.
+
+    A region that has no slice yet joins by this. Raises `ProtocolError` if the pool does not hold that much.
+    """
+    total = sum(amounts.values())
+    if any(amount < 0 for amount in amounts.values()) or total > max(allocation.pool, 0):
+        raise ProtocolError(f"cannot grant {dict(amounts)} out of a pool of {allocation.pool}")
+    slices = dict(allocation.slices)
+    for region, amount in amounts.items():
+        slices[region] = slices.get(region, 0) + amount
+    return replace(allocation, slices=slices, pool=allocation.pool - total)
+
+
+def request_moves(allocation: Allocation, moves: Sequence[Move]) -> Allocation:
+    """Replace all requested moves. Safe at any revision: a move that was not carried out moved nothing."""
+    return replace(allocation, moves=tuple(moves))
+
+
+def hand_over(allocation: Allocation, donor: Region, slice_: int, epoch: Epoch) -> Allocation:
+    """Give what `donor` no longer holds to the receivers of its moves, in order.
+
+    To be called only after the donor's database has committed `slice_` (decrease before increase); `epoch` is
+    the donor's accounting epoch at that commit. Raises `ProtocolError` if the donor holds more than it owns.
+    """
+    owned = allocation.slice_of(donor)
+    if slice_ > owned:
+        raise ProtocolError(f"{donor} holds {slice_} but owns {owned}")
+    left = owned - slice_
+    slices = dict(allocation.slices)
+    pool = allocation.pool
+    for move in allocation.moves_from(donor):
+        given = min(left, move.amount)
+        left -= given
+        slices[donor] -= given
+        if move.target is None:
+            pool += given
+        else:
+            slices[move.target] = slices.get(move.target, 0) + given
+    remaining = tuple(move for move in allocation.moves if move.source != donor)
+    return replace(allocation, slices=slices, pool=pool, moves=remaining, epoch=max(allocation.epoch, epoch))

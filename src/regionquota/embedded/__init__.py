@@ -1,0 +1,21 @@
+"""Postgres and etcd from wheels, and a proxy to part them with: for `regionquota dev` and the tests."""
+
+from regionquota.embedded.control import ProxyControl
+from regionquota.embedded.etcd import EmbeddedEtcd
+from regionquota.embedded.ports import free_port, free_ports
+from regionquota.embedded.postgres import EmbeddedPostgres
+from regionquota.embedded.process import Child, die_with_parent
+from regionquota.embedded.proxy import TcpProxy
+from regionquota.embedded.scratch import scratch_directory
+
+__all__ = [
+    "Child",
+    "EmbeddedEtcd",
+    "EmbeddedPostgres",
+    "ProxyControl",
+    "TcpProxy",
+    "die_with_parent",
+    "free_port",
+    "free_ports",
+    "scratch_directory",
+]

@@ -1,0 +1,52 @@
+"""What can go wrong, as one tree.
+
+RegionQuotaError
+|-- ConfigError            a configuration file or variable is wrong; the message names the key and the remedy
+|-- ProtocolError          a transition that the allocation or reservation rules forbid (a bug, never bad input)
+|-- InvalidRequest         bad input; `field` names what, the message says what it takes
+|-- StaleVersion           a limit older than the one in force, or the same version with other content
+`-- Unavailable            something outside does not answer; the caller may try again
+    |-- StoreUnavailable   the region's Postgres
+    |   `-- OutcomeUnknown   the connection broke at COMMIT: re-read by id, never repeat blindly
+    `-- EtcdUnavailable    etcd
+"""
+
+
+class RegionQuotaError(Exception):
+    """Root of every error this project raises on purpose."""
+
+
+class ConfigError(RegionQuotaError):
+    """A configuration file or variable is wrong."""
+
+
+class ProtocolError(RegionQuotaError):
+    """A transition that the rules forbid. Nothing was changed."""
+
+
+class InvalidRequest(RegionQuotaError):  # noqa: N818 - reads as a sentence where it is raised
+    """Bad input, refused at the edge."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class StaleVersion(RegionQuotaError):  # noqa: N818
+    """A newer version of the limit is in force, or this version with other content."""
+
+
+class Unavailable(RegionQuotaError):  # noqa: N818
+    """Something outside does not answer; nothing is known to be wrong with the request."""
+
+
+class StoreUnavailable(Unavailable):
+    """The region's Postgres does not answer in time."""
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """The connection broke while COMMIT was under way: it may or may not have happened."""
+
+
+class EtcdUnavailable(Unavailable):
+    """No answer from etcd in time. A write may or may not have happened."""

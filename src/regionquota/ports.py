@@ -1,0 +1,220 @@
+"""What the outside must offer. Adapters implement these; the region's and the coordinator's work awaits only these.
+
+Each port has one contract suite (tests/contract) that runs against memory and against the real thing.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from regionquota.core.allocation import Allocation
+from regionquota.core.commands import Command, Outcome
+from regionquota.core.counter import Counter
+from regionquota.core.demand import Demand
+from regionquota.core.periods import Epoch
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.reservation import Reservation
+from regionquota.core.slice import Holding
+
+
+class Clock(Protocol):
+    def now(self) -> float:
+        """Seconds since 1970, UTC."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A document as etcd holds it. `allocation` None: deleted at that revision."""
+
+    key: QuotaKey
+    revision: int
+    allocation: Allocation | None
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A coordinator's proof of leadership: its writes fail once `key` is not the one created at this revision."""
+
+    key: str
+    create_revision: int
+
+
+class CompactedError(Exception):
+    """The revision asked for is no longer in etcd's history: list again, then watch from there."""
+
+
+class AllocationStore(Protocol):
+    """The allocation documents. Every call may raise `EtcdUnavailable`; a `swap` may then have happened."""
+
+    async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
+        """Linearizable. The revision is the document's mod_revision, 0 where there is none."""
+        ...
+
+    async def swap(
+        self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
+    ) -> int | None:
+        """Write if the document is still at `revision` (0: does not exist) and `fence` holds.
+
+        Returns the new revision, or None: something was changed by somebody else, nothing by this call.
+        """
+        ...
+
+    async def list(self) -> tuple[int, Sequence[Stored]]:
+        """Linearizable. All documents, and the revision of etcd at which they were read."""
+        ...
+
+    def watch(self, after: int) -> AsyncIterator[Sequence[Stored]]:
+        """Changes after revision `after`, in order, one item per etcd revision at least.
+
+        Ends only by `CompactedError` or `EtcdUnavailable`; never reconnects by itself, so nothing is skipped.
+        """
+        ...
+
+
+class RegionStatus(StrEnum):
+    ACTIVE = "active"
+    DRAINING = "draining"
+
+
+class FrozenBy(StrEnum):
+    LIVENESS = "liveness"
+    OPERATOR = "operator"
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    """`since` in seconds since 1970. What liveness froze thaws by itself, what an operator froze an operator thaws."""
+
+    by: FrozenBy
+    since: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionRecord:
+    """What operators and coordinators have said of a region. `weight` 0 .. 10^7: its part of what nobody needs."""
+
+    name: Region
+    weight: int = 100
+    status: RegionStatus = RegionStatus.ACTIVE
+    frozen: Frozen | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRegion:
+    revision: int
+    record: RegionRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """One region server's sign of life, under its lease. `synchronised` is the etcd revision of its last full list."""
+
+    region: Region
+    instance: str
+    url: str
+    synchronised: int
+
+
+class Session(Protocol):
+    """A lease. It ends when it is not kept: etcd then deletes what hangs on it."""
+
+    async def keep(self) -> bool:
+        """Prolong. False: it is gone for good; open another. Raises `EtcdUnavailable`: not known."""
+        ...
+
+    async def close(self) -> None:
+        """Give it up at once; best effort, never raises `EtcdUnavailable`."""
+        ...
+
+
+class Directory(Protocol):
+    """Regions, signs of life, demand and leadership, in etcd. Every call may raise `EtcdUnavailable`."""
+
+    async def open_session(self, ttl_s: int) -> Session: ...
+
+    async def regions(self) -> Mapping[Region, StoredRegion]: ...
+
+    async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
+        """As `AllocationStore.swap`."""
+        ...
+
+    async def announce(self, session: Session, presence: Presence) -> None: ...
+
+    async def present(self) -> Sequence[Presence]: ...
+
+    async def report(self, session: Session, region: Region, instance: str, demand: Sequence[Demand]) -> None:
+        """Replace this instance's last report."""
+        ...
+
+    async def demand(self) -> Sequence[tuple[Region, Demand]]: ...
+
+    async def lead(self, session: Session, name: str) -> Fence | None:
+        """Become the leader if there is none. None: somebody else is. Repeating it while leading returns the fence."""
+        ...
+
+    async def leader(self) -> str | None:
+        """The name that the leader gave."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SliceEntry:
+    """One row of the slice ledger. `id` ascends in the order of commit; `moves` were outgoing when it was written."""
+
+    id: int
+    at: float
+    key: QuotaKey
+    revision: int
+    before: int
+    after: int
+    moves: Sequence[Mapping[str, object]]
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceCheck:
+    """What a counter says and what its ledgers add up to; both exact, read in one snapshot."""
+
+    key: QuotaKey
+    epoch: Epoch
+    counter: Counter
+    replayed: Mapping[str, int]
+
+
+class RegionStore(Protocol):
+    """A region's database. Every call may raise `StoreUnavailable`.
+
+    Any number of processes may use one at a time. What a call writes is durable when it returns.
+    """
+
+    async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
+        """Decide a batch in one transaction. May raise `OutcomeUnknown`: repeat it, for every command re-reads
+        its own id first and answers what became of it.
+        """
+        ...
+
+    async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
+        """`core.slice.apply` in one transaction, with a row in the slice ledger if the slice changed."""
+        ...
+
+    async def holding(self, key: QuotaKey) -> Holding | None: ...
+
+    async def holdings(self, tenant: str | None = None) -> Sequence[Holding]: ...
+
+    async def reservation(self, reservation_id: str) -> Reservation | None: ...
+
+    async def reservation_of_request(self, tenant: str, request_id: str) -> Reservation | None: ...
+
+    async def expired(self, now: float, most: int) -> Sequence[tuple[str, float]]:
+        """Ids of holds whose time ran out, oldest first, with the second at which it did."""
+        ...
+
+    async def slice_history(self, after: int, most: int, key: QuotaKey | None = None) -> Sequence[SliceEntry]:
+        """Rows of the slice ledger with an id above `after`, ascending."""
+        ...
+
+    async def check_balances(self) -> Sequence[BalanceCheck]:
+        """Every counter against what the usage ledger, the open holds and the slice ledger add up to."""
+        ...

@@ -1,0 +1,105 @@
+"""Keeps this server's sign of life and its demand report in etcd, and knows what has been said of its region."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from regionquota.core.demand import Demand
+from regionquota.core.quota import Region
+from regionquota.core.slice import Holding
+from regionquota.errors import EtcdUnavailable
+from regionquota.ports import Clock, Directory, Presence, RegionRecord, RegionStatus, RegionStore, Session, StoredRegion
+from regionquota.region.demand import DemandMeter
+from regionquota.region.follower import Follower
+
+_log = structlog.get_logger(__name__)
+
+
+class Attendance:
+    def __init__(
+        self,
+        me: Region,
+        instance: str,
+        url: str,
+        directory: Directory,
+        store: RegionStore,
+        follower: Follower,
+        meter: DemandMeter,
+        clock: Clock,
+        *,
+        ttl_s: int,
+    ) -> None:
+        self._me = me
+        self._instance = instance
+        self._url = url
+        self._directory = directory
+        self._store = store
+        self._follower = follower
+        self._meter = meter
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._session: Session | None = None
+        self._announced: int | None = None
+        self._reported: list[Demand] | None = None
+        self._record: RegionRecord | None = None
+        self.holdings: Sequence[Holding] = ()
+
+    def may_claim(self) -> bool:
+        record = self._record
+        return record is not None and record.frozen is None and record.status is RegionStatus.ACTIVE
+
+    async def attend(self) -> None:
+        """Prolong the sign of life; after a freeze, re-read all allocations and say up to which revision."""
+        if self._session is not None and not await self._session.keep():
+            _log.info("the sign of life had ended, announcing again", region=self._me)
+            self._session = None
+        if self._session is None:
+            self._session = await self._directory.open_session(self._ttl_s)
+            self._announced = self._reported = None
+        stored = await self._look_up()
+        self._record = stored.record
+        if self._follower.synchronised == 0 or (
+            stored.record.frozen is not None and stored.revision > self._follower.synchronised
+        ):
+            await self._follower.relist()
+        if self._announced != self._follower.synchronised:
+            revision = self._follower.synchronised
+            await self._directory.announce(self._session, Presence(self._me, self._instance, self._url, revision))
+            self._announced = revision
+
+    async def report(self) -> None:
+        """Tell the coordinator what this process granted and denied. A region at rest writes nothing."""
+        self.holdings = await self._store.holdings()
+        session = self._session
+        if session is None:
+            return
+        words = self._meter.report(self.holdings, self._clock.now())
+        at_rest = not any(word.granted or word.freed or word.denied for word in words)
+        if at_rest and self._reported is not None and _balances(words) == _balances(self._reported):
+            return
+        try:
+            await self._directory.report(session, self._me, self._instance, words)
+        except EtcdUnavailable:
+            self._reported = None  # it may have been written or not: the next report is written in any case
+            raise
+        self._reported = words
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _look_up(self) -> StoredRegion:
+        """The record of this region, made if there is none."""
+        known = (await self._directory.regions()).get(self._me)
+        if known is not None:
+            return known
+        await self._directory.swap_region(RegionRecord(self._me), 0)
+        created = (await self._directory.regions()).get(self._me)
+        if created is None:
+            raise EtcdUnavailable(f"the record of region {self._me} was written but cannot be read")
+        return created
+
+
+def _balances(words: Sequence[Demand]) -> list[tuple[object, int, int, int]]:
+    return [(word.key, word.slice, word.used, word.reserved) for word in words]

@@ -1,0 +1,131 @@
+"""Claims: headroom out of the pool for a quota that runs short here, without waiting for a round.
+
+Also the first use of a quota in this region, which is a claim by a region that owns nothing yet.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from regionquota.core.quota import MAX_AMOUNT, QuotaKey, Region
+from regionquota.core.slice import Holding
+from regionquota.errors import EtcdUnavailable
+from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
+from regionquota.region.follower import Follower
+from regionquota.region.steps import Step, claim
+
+MAX_ATTEMPTS: Final = 5
+"""Claims lost to a concurrent change of the same document before the next denial has to ask again."""
+UNKNOWN_FOR_S: Final = 1.0
+"""How long a quota that does not exist is not asked for again."""
+MAX_UNKNOWN: Final = 10_000
+"""Quotas remembered as unknown; beyond it all are forgotten."""
+PARALLEL: Final = 16
+
+
+class Claims:
+    """`allowed` says whether this region may claim now: not while it is frozen or draining."""
+
+    def __init__(
+        self,
+        me: Region,
+        allocations: AllocationStore,
+        store: RegionStore,
+        follower: Follower,
+        clock: Clock,
+        *,
+        share: float,
+        join_timeout_s: float,
+        allowed: Callable[[], bool],
+        on_claim: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._me = me
+        self._allocations = allocations
+        self._store = store
+        self._follower = follower
+        self._clock = clock
+        self._share = share
+        self._join_timeout_s = join_timeout_s
+        self._allowed = allowed
+        self._on_claim = on_claim
+        self._short: dict[QuotaKey, int] = {}
+        self._wake = asyncio.Event()
+        self._joining: dict[QuotaKey, asyncio.Task[Holding | None]] = {}
+        self._unknown_until: dict[QuotaKey, float] = {}
+
+    def run_short(self, key: QuotaKey, units: int) -> None:
+        """Ask for `units` more of `key` in the background, if the pool may have any."""
+        stored = self._follower.known(key)
+        if stored is None or stored.allocation is None or stored.allocation.pool <= 0 or not self._allowed():
+            return
+        self._short[key] = min(MAX_AMOUNT, self._short.get(key, 0) + units)
+        self._wake.set()
+
+    async def serve(self) -> None:
+        """One pass over what runs short; waits until something does."""
+        await self._wake.wait()
+        self._wake.clear()
+        wanted, self._short = self._short, {}
+        limit = asyncio.Semaphore(PARALLEL)
+
+        async def one(key: QuotaKey, units: int) -> None:
+            async with limit:
+                await self._claim(key, units)
+
+        async with asyncio.TaskGroup() as tasks:
+            for key, units in wanted.items():
+                tasks.create_task(one(key, units))
+
+    async def join(self, key: QuotaKey) -> Holding | None:
+        """First use of `key` here. None: no such quota anywhere.
+
+        Callers that ask at the same time share one attempt. Raises `EtcdUnavailable` within the time allowed.
+        """
+        if self._unknown_until.get(key, 0.0) > self._clock.now():
+            return None
+        attempt = self._joining.get(key)
+        if attempt is None:
+            attempt = asyncio.create_task(self._join(key))
+            self._joining[key] = attempt
+            attempt.add_done_callback(lambda _: self._joining.pop(key, None))
+        try:
+            async with asyncio.timeout(self._join_timeout_s):
+                # Shielded: a caller that gives up must not take the answer from the others.
+                return await asyncio.shield(attempt)
+        except TimeoutError as error:
+            raise EtcdUnavailable(f"no answer from etcd about {key} in {self._join_timeout_s} s") from error
+
+    async def _join(self, key: QuotaKey) -> Holding | None:
+        step = await self._claim(key, MAX_AMOUNT)
+        if step.held is None and step.allocation is None:
+            holding = await self._store.holding(key)  # another process of this region may be ahead
+            if holding is None:
+                self._remember_unknown(key)
+            return holding
+        return step.held
+
+    async def _claim(self, key: QuotaKey, units: int) -> Step:
+        wanted = units if self._allowed() else 0
+        for _ in range(MAX_ATTEMPTS):
+            got, step = await claim(
+                key,
+                self._me,
+                self._allocations,
+                self._store,
+                wanted=wanted,
+                share=self._share,
+                now=self._clock.now(),
+            )
+            if step.allocation is not None:
+                self._follower.note(Stored(key, step.revision, step.allocation), step)
+            pool = step.allocation.pool if step.allocation is not None else 0
+            if got or pool <= 0 or not wanted:
+                break
+        if wanted:
+            self._on_claim(got)
+        return step
+
+    def _remember_unknown(self, key: QuotaKey) -> None:
+        if len(self._unknown_until) >= MAX_UNKNOWN:
+            self._unknown_until.clear()
+        self._unknown_until[key] = self._clock.now() + UNKNOWN_FOR_S

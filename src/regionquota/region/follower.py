@@ -1,0 +1,118 @@
+"""Follows the allocation documents and carries out what they say of this region."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+
+import structlog
+
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.slice import Holding
+from regionquota.ports import AllocationStore, Clock, CompactedError, RegionStore, Stored
+from regionquota.region.steps import Step, carry_out
+
+_log = structlog.get_logger(__name__)
+
+
+class Follower:
+    """`synchronised` is the etcd revision of the last full list that was carried out, 0 before the first."""
+
+    def __init__(
+        self,
+        me: Region,
+        allocations: AllocationStore,
+        store: RegionStore,
+        clock: Clock,
+        *,
+        relist_interval_s: float,
+        on_step: Callable[[Stored, Step], None] = lambda _stored, _step: None,
+    ) -> None:
+        self._me = me
+        self._allocations = allocations
+        self._store = store
+        self._clock = clock
+        self._relist_interval_s = relist_interval_s
+        self._on_step = on_step
+        self._known: dict[QuotaKey, Stored] = {}
+        self._local: set[QuotaKey] = set()
+        self._unsettled: set[QuotaKey] = set()
+        self.synchronised = 0
+        self.heard_at = 0.0
+
+    def known(self, key: QuotaKey) -> Stored | None:
+        """The newest document heard of; a hint, `heard_at` (seconds since 1970) says how old it may be."""
+        return self._known.get(key)
+
+    async def follow(self) -> None:
+        """List, then watch, until it is time for the next full list. Raises `EtcdUnavailable`."""
+        revision = await self.relist()
+        try:
+            async with asyncio.timeout(self._relist_interval_s), aclosing(self._allocations.watch(revision)) as changes:  # type: ignore[type-var]
+                async for batch in changes:
+                    for stored in batch:
+                        await self.take(stored)
+        except TimeoutError:
+            return
+        except CompactedError:
+            _log.info("the watch was overtaken by compaction, listing again")
+
+    async def relist(self) -> int:
+        """Carry out every document that concerns this region. Returns the revision of the list."""
+        revision, documents = await self._allocations.list()
+        held = {holding.key: holding for holding in await self._store.holdings()}
+        self._local |= held.keys()
+        self._known = {stored.key: stored for stored in documents}
+        for stored in documents:
+            if not self._is_done(stored, held):
+                await self.take(stored)
+        self.synchronised = max(self.synchronised, revision)
+        self.heard_at = self._clock.now()
+        return revision
+
+    async def take(self, stored: Stored) -> Step | None:
+        """Carry out one document; None: it does not concern this region."""
+        self.heard_at = self._clock.now()
+        known = self._known.get(stored.key)
+        if known is None or stored.revision >= known.revision:
+            self._known[stored.key] = stored
+        if not self._concerns_me(stored):
+            return None
+        step = await carry_out(stored, self._me, self._allocations, self._store, self._clock.now())
+        self.note(stored, step)
+        return step
+
+    def note(self, stored: Stored, step: Step) -> None:
+        """Remember what a step, made here or elsewhere in this process, found out."""
+        if step.held is not None:
+            self._local.add(stored.key)
+        if step.allocation is not None:
+            known = self._known.get(stored.key)
+            if known is None or step.revision >= known.revision:
+                self._known[stored.key] = Stored(stored.key, step.revision, step.allocation)
+        if step.settled:
+            self._unsettled.discard(stored.key)
+        else:
+            self._unsettled.add(stored.key)
+        self._on_step(stored, step)
+
+    async def settle(self) -> None:
+        """Try again what usage, a concurrent change or the accounting epoch forbade before."""
+        for key in list(self._unsettled):
+            stored = self._known.get(key)
+            if stored is None:
+                self._unsettled.discard(key)
+            else:
+                await self.take(stored)
+
+    def _concerns_me(self, stored: Stored) -> bool:
+        return stored.key in self._local or (stored.allocation is not None and self._me in stored.allocation.slices)
+
+    def _is_done(self, stored: Stored, held: Mapping[QuotaKey, Holding]) -> bool:
+        holding = held.get(stored.key)
+        return (
+            holding is not None
+            and stored.allocation is not None
+            and holding.revision == stored.revision
+            and holding.slice == stored.allocation.slice_of(self._me)
+            and not stored.allocation.moves_from(self._me)
+        )

@@ -1,0 +1,110 @@
+"""Group commit: commands that arrive together share one transaction and are answered once it is durable.
+
+Commands of one tenant go through one lane, one transaction at a time; the next batch gathers meanwhile.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import structlog
+
+from regionquota.core.commands import Command, Outcome
+from regionquota.errors import RegionQuotaError, StoreUnavailable
+from regionquota.ports import Clock, RegionStore
+
+MAX_ATTEMPTS: Final = 3
+"""Times a batch is put to the store: connections broken by a restart of Postgres cost one attempt each."""
+RETRY_AFTER_S: Final = 0.05
+
+_Waiting: TypeAlias = "tuple[Command, asyncio.Future[Outcome]]"
+_log = structlog.get_logger(__name__)
+
+
+class GroupCommit:
+    """`start` before, `stop` after use. A stop answers everybody who is waiting."""
+
+    def __init__(
+        self,
+        store: RegionStore,
+        clock: Clock,
+        *,
+        lanes: int,
+        max_batch: int,
+        max_queue: int,
+        on_batch: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._max_batch = max_batch
+        self._on_batch = on_batch
+        self._queues: list[asyncio.Queue[_Waiting]] = [asyncio.Queue(max_queue) for _ in range(lanes)]
+        self._workers: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        self._workers = [asyncio.create_task(self._work(queue)) for queue in self._queues]
+
+    async def stop(self) -> None:
+        """Finish what was accepted. Callers must have stopped submitting."""
+        for queue in self._queues:
+            await queue.join()
+        for worker in self._workers:
+            worker.cancel()
+        await asyncio.gather(*self._workers, return_exceptions=True)
+
+    async def submit(self, command: Command, bucket: int) -> Outcome:
+        """The command's durable outcome. Raises `StoreUnavailable`: not done, or not known; repeat it with its id.
+
+        A caller that goes away while it waits changes nothing: the command is carried out all the same.
+        """
+        queue = self._queues[bucket % len(self._queues)]
+        waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        try:
+            queue.put_nowait((command, waiting))
+        except asyncio.QueueFull:
+            raise StoreUnavailable(f"{queue.maxsize} requests are waiting already: try again") from None
+        return await waiting
+
+    async def _work(self, queue: asyncio.Queue[_Waiting]) -> None:
+        while True:
+            batch = [await queue.get()]
+            while len(batch) < self._max_batch and not queue.empty():
+                batch.append(queue.get_nowait())
+            try:
+                await self._answer(batch)
+            finally:
+                for _ in batch:
+                    queue.task_done()
+
+    async def _answer(self, batch: Sequence[_Waiting]) -> None:
+        self._on_batch(len(batch))
+        try:
+            outcomes = await self._put([command for command, _ in batch])
+        except Exception as error:  # noqa: BLE001 - whatever it is, everybody who waits must hear of it
+            await self._answer_failure(batch, error)
+            return
+        for (_, waiting), outcome in zip(batch, outcomes, strict=True):
+            if not waiting.done():
+                waiting.set_result(outcome)
+
+    async def _answer_failure(self, batch: Sequence[_Waiting], error: Exception) -> None:
+        """A command that the database refuses must not take its neighbours with it: each gets its own transaction."""
+        if len(batch) > 1 and not isinstance(error, RegionQuotaError):
+            _log.error("a batch was refused, its commands are tried one by one", size=len(batch), error=str(error))
+            for one in batch:
+                await self._answer([one])
+            return
+        for _, waiting in batch:
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    async def _put(self, commands: Sequence[Command]) -> Sequence[Outcome]:
+        """Put the batch to the store, again where that is safe: each command re-reads its own id first."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                return await self._store.transact(commands, self._clock.now())
+            except StoreUnavailable:
+                if attempt == MAX_ATTEMPTS:
+                    raise
+            await asyncio.sleep(RETRY_AFTER_S * attempt)
+        raise AssertionError("unreachable")

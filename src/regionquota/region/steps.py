@@ -1,0 +1,86 @@
+"""The region agent's steps. Each is idempotent: safe to repeat, to interleave, and to abandon at any await.
+
+They await ports and nothing else; timers, queues and logging are in `agent`.
+"""
+
+import math
+from dataclasses import dataclass
+
+from regionquota.core.allocation import Allocation, grant, hand_over
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.slice import Holding
+from regionquota.ports import AllocationStore, RegionStore, Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`held` None: an older revision than this database has seen, someone is ahead of us.
+
+    `settled` False: the slice is not yet what the allocation asks for; try again when usage has fallen, or
+    when this region's accounting epoch has caught up. `gave` is what the step handed over.
+    """
+
+    held: Holding | None
+    settled: bool
+    revision: int = 0
+    allocation: Allocation | None = None
+    gave: int = 0
+
+
+async def synchronise(key: QuotaKey, me: Region, allocations: AllocationStore, region: RegionStore, now: float) -> Step:
+    """Read what is and carry it out."""
+    revision, allocation = await allocations.read(key)
+    return await carry_out(Stored(key, revision, allocation), me, allocations, region, now)
+
+
+async def carry_out(stored: Stored, me: Region, allocations: AllocationStore, region: RegionStore, now: float) -> Step:
+    """Bring the slice to what `stored` says, then hand over what the region's database no longer holds.
+
+    The decrease is durable in Postgres before the compare-and-swap that lets anyone else own the capacity.
+    """
+    allocation = stored.allocation
+    if allocation is None:
+        return Step(None, settled=True)
+    held = await region.apply(stored.key, allocation, stored.revision, now)
+    if held is None:
+        return Step(None, settled=True)
+    owned = allocation.slice_of(me)
+    if held.slice < owned and allocation.moves_from(me):
+        changed = hand_over(allocation, me, held.slice, held.epoch)
+        gave = owned - changed.slice_of(me)
+        revision = await allocations.swap(stored.key, stored.revision, changed)
+        if revision is None:
+            return Step(held, settled=False)
+        # The moves are done, or withdrawn as far as usage forbade them; the coordinator asks again for the rest.
+        return Step(held, settled=held.slice == changed.slice_of(me), revision=revision, allocation=changed, gave=gave)
+    settled = held.slice == owned and not allocation.moves_from(me)
+    return Step(held, settled=settled, revision=stored.revision, allocation=allocation)
+
+
+async def claim(
+    key: QuotaKey,
+    me: Region,
+    allocations: AllocationStore,
+    region: RegionStore,
+    *,
+    wanted: int,
+    share: float,
+    now: float,
+) -> tuple[int, Step]:
+    """Move up to `wanted` units from the pool to this region; returns how many it got, possibly 0.
+
+    At most `share` (0 .. 1) of the pool, rounded up. Loses to a concurrent change rather than repeating itself.
+    """
+    revision, allocation = await allocations.read(key)
+    if allocation is None:
+        return 0, Step(None, settled=True)
+    amount = min(wanted, math.ceil(max(allocation.pool, 0) * share))
+    stored = Stored(key, revision, allocation)
+    if amount > 0:
+        changed = grant(allocation, {me: amount})
+        written = await allocations.swap(key, revision, changed)
+        if written is None:
+            amount = 0
+        else:
+            stored = Stored(key, written, changed)
+    return amount, await carry_out(stored, me, allocations, region, now)
