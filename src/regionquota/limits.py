@@ -12,9 +12,11 @@ MAX_ATTEMPTS: Final = 20
 
 
 async def put_limit(
-    allocations: AllocationStore, key: QuotaKey, kind: Kind, source: LimitSource, limit: VersionedLimit
+    allocations: AllocationStore, key: QuotaKey, kind: Kind | None, source: LimitSource, limit: VersionedLimit
 ) -> tuple[int, Allocation]:
     """Returns the revision and the document in force. Repeating it changes nothing, also after an ambiguous outcome.
+
+    `kind` None keeps the kind there is; a new quota is then allocated.
 
     Raises `StaleVersion` for an older version, the same version with another amount, or another kind;
     `EtcdUnavailable` when etcd does not answer or the document is too busy.
@@ -22,8 +24,8 @@ async def put_limit(
     for _ in range(MAX_ATTEMPTS):
         revision, known = await allocations.read(key)
         if known is None:
-            changed = new_allocation(kind, source, limit)
-        elif known.kind is not kind:
+            changed = new_allocation(kind or Kind.ALLOCATED, source, limit)
+        elif kind not in (None, known.kind):
             raise StaleVersion(f"{key} is {known.kind} and cannot become {kind}: use another resource name")
         else:
             changed = set_limit(known, source, limit)

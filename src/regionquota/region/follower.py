@@ -1,7 +1,7 @@
 """Follows the allocation documents and carries out what they say of this region."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 
 import structlog
@@ -42,6 +42,10 @@ class Follower:
     def known(self, key: QuotaKey) -> Stored | None:
         """The newest document heard of; a hint, `heard_at` (seconds since 1970) says how old it may be."""
         return self._known.get(key)
+
+    def documents(self, tenant: str) -> Sequence[Stored]:
+        """All that is known of a tenant's quotas, also of those that this region does not use."""
+        return [stored for key, stored in self._known.items() if key.tenant == tenant]
 
     async def follow(self) -> None:
         """List, then watch, until it is time for the next full list. Raises `EtcdUnavailable`."""

@@ -121,7 +121,7 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """How to break and mend. `heal` and `start_etcd` must do no harm where nothing is broken: they are called anyway."""
+    """How to break and mend. `heal` and `start_etcd` may be called where nothing is broken: they must do no harm."""
 
     cut: Callable[[Region], Awaitable[None]]
     heal: Callable[[Region], Awaitable[None]]

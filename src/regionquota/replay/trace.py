@@ -18,7 +18,7 @@ MAX_UNITS: Final = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """In bin `b`, `demand[b][i]` units are asked for in `regions[i]`. `notes` tell people what was made of the input."""
+    """In bin `b`, `demand[b][i]` units are asked for in `regions[i]`. `notes` say what was made of the input."""
 
     regions: tuple[Region, ...]
     demand: tuple[tuple[int, ...], ...]
@@ -31,7 +31,8 @@ class Trace:
             raise InvalidRequest("trace", f"the trace has more than {MAX_BINS} bins: replay a part of it")
         if self.units > MAX_UNITS:
             raise InvalidRequest(
-                "trace", f"the trace asks for {self.units} units, a replay takes {MAX_UNITS}: fewer bins, or a lower scale"
+                "trace",
+                f"the trace asks for {self.units} units, a replay takes {MAX_UNITS}: fewer bins, or a lower scale",
             )
 
     @property

@@ -42,7 +42,7 @@ def describe(before: Allocation, after: Allocation) -> tuple[Transfer, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """`hand_overs`: given up by a region, to another or to the pool. `claims`: out of the pool, asked for or granted."""
+    """`hand_overs`: given up by a region, to another or to the pool. `claims`: out of the pool, granted or taken."""
 
     hand_overs: int = 0
     hand_over_units: int = 0

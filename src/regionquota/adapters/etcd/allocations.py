@@ -43,7 +43,7 @@ class EtcdAllocationStore:
 
     async def watch(self, after: int) -> AsyncIterator[Sequence[Stored]]:
         start = self._keys.allocations
-        with self._gateway.watch(start, prefix_range_end(start), after) as changes:
+        async with self._gateway.watch(start, prefix_range_end(start), after) as changes:
             while True:
                 for _, together in groupby(await changes.read(), lambda change: change.revision):
                     stored = tuple(self._reader.readable(together, self.stored))

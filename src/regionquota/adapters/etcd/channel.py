@@ -34,20 +34,15 @@ OPTIONS: Final = (
 class Tls:
     """`ca` None trusts what the system trusts. `server_name` replaces the endpoint's host in the certificate check."""
 
-    ca: bytes | None = None
-    cert: bytes | None = None
-    key: bytes | None = None
-    server_name: str | None = None
+    ca: bytes | None
+    cert: bytes | None
+    key: bytes | None
+    server_name: str | None
 
 
-def read_tls(
-    ca_file: Path | None, cert_file: Path | None, key_file: Path | None, server_name: str | None
-) -> Tls | None:
-    """None where no file is named: etcd is then spoken to in the clear, unless an endpoint begins with https://."""
+def read_tls(ca_file: Path | None, cert_file: Path | None, key_file: Path | None, server_name: str | None) -> Tls:
     if (cert_file is None) != (key_file is None):
         raise ConfigError(f"etcd.cert_file and etcd.key_file go together, got {cert_file} and {key_file}")
-    if ca_file is None and cert_file is None:
-        return None
     return Tls(_read("ca_file", ca_file), _read("cert_file", cert_file), _read("key_file", key_file), server_name)
 
 
@@ -58,13 +53,14 @@ def _read(name: str, path: Path | None) -> bytes | None:
         raise ConfigError(f"etcd.{name} cannot be read: {error}") from error
 
 
-def open_channel(endpoint: str, tls: Tls | None) -> grpc.aio.Channel:
-    """To be called in the loop that will use the channel. `endpoint` is `host:port`, IPv6 in brackets."""
+def open_channel(endpoint: str, tls: Tls) -> grpc.aio.Channel:
+    """To be called in the loop that will use the channel. `endpoint` is `host:port`, IPv6 in brackets.
+
+    etcd is spoken to in the clear only if the endpoint does not begin with https:// and no certificate is given.
+    """
     scheme, _, address = endpoint.rpartition("://")
     target = f"dns:///{address}"
-    if scheme == "https" and tls is None:
-        tls = Tls()
-    if tls is None:
+    if scheme != "https" and tls.ca is None and tls.cert is None:
         return grpc.aio.insecure_channel(target, options=OPTIONS)
     credentials = grpc.ssl_channel_credentials(tls.ca, tls.key, tls.cert)
     named = (("grpc.ssl_target_name_override", tls.server_name),) if tls.server_name is not None else ()

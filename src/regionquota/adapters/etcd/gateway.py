@@ -1,7 +1,7 @@
 """Every call that is made to etcd: one deadline, one translation of errors, one member at a time."""
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -122,18 +122,20 @@ class Gateway:
         """Forget the history before `revision`. For tests and operators: a cluster is set to do it by itself."""
         await self._ask("for compaction", lambda member: member.kv.compact(revision, physical=True))
 
-    @contextmanager
-    def watch(self, key: bytes, range_end: bytes, after: int) -> Iterator[Changes]:
+    @asynccontextmanager
+    async def watch(self, key: bytes, range_end: bytes, after: int) -> AsyncIterator[Changes]:
         """Of all keys from `key` up to `range_end` (empty: of `key` alone)."""
         member = self._members[self._current]
-        changes = Changes(member.watches, key, range_end, after, timeout_s=self._timeout_s, silence_s=self._silence_s)
         try:
-            yield changes
+            async with answered("a watch", self._timeout_s):
+                changes = Changes(
+                    member.watches, key, range_end, after, timeout_s=self._timeout_s, silence_s=self._silence_s
+                )
+            with closing(changes):
+                yield changes
         except EtcdUnavailable:
             self._leave(member)
             raise
-        finally:
-            changes.close()
 
     async def _page(self, start: bytes, end: bytes, revision: int) -> Any:
         return await self._ask(

@@ -32,7 +32,7 @@ async def _collect(client: EtcdClient, key: QuotaKey, after: int, upto: int) -> 
     versions: list[Stored] = []
     if last is None or last.revision <= after:
         return versions
-    with client.gateway.watch(document, b"", after) as changes:
+    async with client.gateway.watch(document, b"", after) as changes:
         while not versions or versions[-1].revision < last.revision:
             versions += map(client.allocations.stored, await changes.read())
     return [version for version in versions if version.revision <= upto]

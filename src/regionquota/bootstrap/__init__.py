@@ -1,0 +1,1 @@
+"""Puts adapters, region, coordinator and HTTP together. The only place that names concrete adapters."""

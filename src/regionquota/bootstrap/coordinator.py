@@ -1,0 +1,78 @@
+"""The coordinator daemon."""
+
+import os
+import socket
+from typing import Any
+
+import structlog
+
+from regionquota.bootstrap.clock import SystemClock
+from regionquota.bootstrap.connections import connect_etcd
+from regionquota.bootstrap.serving import site, stop_signal, telemetry_of
+from regionquota.config import Config
+from regionquota.coordinator.coordinator import Coordinator, Tempo
+from regionquota.coordinator.rounds import Round
+from regionquota.core.rebalancing import Policy
+from regionquota.http.server import application
+from regionquota.telemetry import Telemetry
+
+_log = structlog.get_logger(__name__)
+MAX_BODY_BYTES = 65_536
+
+
+async def run_coordinator(config: Config) -> None:
+    """Run until SIGTERM or SIGINT. etcd may be away at the start; the coordinator then waits."""
+    stopping = stop_signal()
+    async with telemetry_of(config) as telemetry:
+        etcd = connect_etcd(config.etcd)
+        coordinator = Coordinator(
+            f"{socket.gethostname()}-{os.getpid()}",
+            etcd.allocations,
+            etcd.directory,
+            SystemClock(),
+            policy_of(config),
+            Tempo(config.coordinator.interval_s, config.coordinator.leader_ttl_s, config.coordinator.freeze_after_s),
+            on_round=_round_watcher(telemetry),
+        )
+        app = application(
+            (), telemetry, _readiness(coordinator), title="regionquota coordinator", max_body_bytes=MAX_BODY_BYTES
+        )
+        try:
+            async with site(app, config.coordinator.host, config.coordinator.port, grace_s=1.0):
+                coordinator.start()
+                await stopping.wait()
+                _log.info("stopping")
+        finally:
+            await coordinator.stop()
+            await etcd.close()
+
+
+def policy_of(config: Config) -> Policy:
+    planner = config.planner
+    return Policy(
+        pool_share=planner.pool_share,
+        smallest_move_share=planner.smallest_move_share,
+        growth_rounds=planner.growth_rounds,
+        variance=planner.variance,
+    )
+
+
+def _readiness(coordinator: Coordinator) -> Any:
+    async def ready() -> tuple[bool, dict[str, Any]]:
+        return True, {"leading": coordinator.is_leader}
+
+    return ready
+
+
+def _round_watcher(telemetry: Telemetry) -> Any:
+    instruments = telemetry.instruments
+
+    def watch(done: Round, frozen: int) -> None:
+        instruments.rounds.add(1, {"outcome": "changed" if done.granted or done.moves else "nothing to do"})
+        instruments.frozen_regions.set(frozen)
+        for key, move in done.moves:
+            _log.info(
+                "move requested", quota=str(key), source=move.source, target=move.target or "pool", units=move.amount
+            )
+
+    return watch

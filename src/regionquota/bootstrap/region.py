@@ -1,0 +1,196 @@
+"""The region daemon."""
+
+import asyncio
+import os
+import socket
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+
+from regionquota.adapters.etcd import EtcdClient
+from regionquota.adapters.postgres.database import claim
+from regionquota.adapters.postgres.store import PostgresRegionStore
+from regionquota.bootstrap.clock import SystemClock
+from regionquota.bootstrap.connections import connect_etcd, connect_postgres, deadlines_of
+from regionquota.bootstrap.serving import site, stop_signal, telemetry_of
+from regionquota.config import Config, require_region
+from regionquota.errors import StoreUnavailable
+from regionquota.http.region_api import Bounds, RegionApi, routes
+from regionquota.http.server import application
+from regionquota.loops import forever, stop
+from regionquota.ports import Clock, RegionStore, Stored
+from regionquota.region.agent import Agent, Pace
+from regionquota.region.attendance import Attendance
+from regionquota.region.claims import Claims
+from regionquota.region.demand import DemandMeter
+from regionquota.region.follower import Follower
+from regionquota.region.group_commit import GroupCommit
+from regionquota.region.service import RegionService
+from regionquota.region.steps import Step
+from regionquota.region.sweeper import sweep_all
+from regionquota.telemetry import ResourceUnits, Telemetry, observe_synchronised, observe_units
+
+_log = structlog.get_logger(__name__)
+
+
+async def run_region(config: Config) -> None:
+    """Serve until SIGTERM or SIGINT. Raises `ConfigError` or `StoreUnavailable` if it cannot begin."""
+    require_region(config)
+    stopping = stop_signal()
+    async with telemetry_of(config) as telemetry, region_server(config, telemetry):
+        await stopping.wait()
+        _log.info("stopping: finishing what was accepted", region=config.region.name)
+
+
+@asynccontextmanager
+async def region_server(config: Config, telemetry: Telemetry) -> AsyncIterator[str]:
+    """A region server in this event loop; yields its URL."""
+    pool = await connect_postgres(config.postgres)
+    etcd = connect_etcd(config.etcd)
+    try:
+        deadlines = deadlines_of(config.postgres)
+        await claim(pool, config.region.name, deadlines)
+        store = PostgresRegionStore(pool, config.region.name, deadlines)
+        async with _running(config, telemetry, store, etcd) as url:
+            yield url
+    finally:
+        await etcd.close()
+        await _close(pool)
+
+
+async def _close(pool: Any) -> None:
+    try:
+        async with asyncio.timeout(2.0):
+            await pool.close()
+    except TimeoutError:
+        pool.terminate()
+
+
+@asynccontextmanager
+async def _running(config: Config, telemetry: Telemetry, store: RegionStore, etcd: EtcdClient) -> AsyncIterator[str]:
+    """Everything that works in a region, started in order and ended in reverse."""
+    clock = SystemClock()
+    me = config.region.name
+    meter = DemandMeter(clock.now())
+    follower = Follower(
+        me,
+        etcd.allocations,
+        store,
+        clock,
+        relist_interval_s=config.agent.relist_interval_s,
+        on_step=_transfer_watcher(telemetry, clock, me),
+    )
+    attendance = Attendance(
+        me,
+        f"{socket.gethostname()}-{os.getpid()}",
+        f"http://{config.region.host}:{config.region.port}",
+        etcd.directory,
+        store,
+        follower,
+        meter,
+        clock,
+        ttl_s=config.agent.liveness_ttl_s,
+    )
+    claims = Claims(
+        me,
+        etcd.allocations,
+        store,
+        follower,
+        clock,
+        share=config.agent.claim_share,
+        join_timeout_s=config.agent.join_timeout_s,
+        allowed=attendance.may_claim,
+        on_claim=lambda got: telemetry.instruments.claims.add(1, {"outcome": "served" if got else "empty"}),
+    )
+    service_config = config.service
+    commits = GroupCommit(
+        store,
+        clock,
+        lanes=service_config.lanes,
+        max_batch=service_config.max_batch,
+        max_queue=service_config.max_queue,
+        on_batch=telemetry.instruments.batch_size.record,
+    )
+    service = RegionService(commits.submit, store, claims, meter, clock, low_water=config.agent.low_water)
+    bounds = Bounds(service_config.default_ttl_s, service_config.max_ttl_s, service_config.max_requests_per_batch)
+    api = RegionApi(me, service, etcd.allocations, follower, clock, bounds)
+    _show_units(telemetry, me, attendance, follower, clock)
+    app = application(
+        routes(api),
+        telemetry,
+        _readiness(store, follower, clock),
+        title=f"regionquota region {me}",
+        max_body_bytes=service_config.max_body_bytes,
+    )
+    pace = Pace(
+        attend=config.agent.liveness_ttl_s / 3,
+        report=config.agent.report_interval_s,
+        settle=config.agent.settle_interval_s,
+    )
+    agent = Agent(follower, claims, attendance, pace)
+    sweeping = asyncio.create_task(
+        forever("sweep", _sweeper(store, clock, config.sweeper.batch, meter, telemetry), config.sweeper.interval_s)
+    )
+    commits.start()
+    agent.start()
+    try:
+        async with site(app, config.region.host, config.region.port, service_config.shutdown_grace_s) as url:
+            yield url
+        async with asyncio.timeout(service_config.shutdown_grace_s):
+            await commits.stop()
+    finally:
+        await agent.stop()
+        await stop([sweeping])
+
+
+def _sweeper(store: RegionStore, clock: Clock, batch: int, meter: DemandMeter, telemetry: Telemetry) -> Any:
+    async def step() -> None:
+        ended, lag = await sweep_all(store, clock, batch, meter.freed)
+        telemetry.instruments.sweeper_lag_seconds.set(lag)
+        if ended:
+            _log.debug("holds expired", count=ended, oldest_late_s=round(lag, 3))
+
+    return step
+
+
+def _readiness(store: RegionStore, follower: Follower, clock: Clock) -> Any:
+    """Ready means that reserves can be served: Postgres answers. etcd may be away for any length of time."""
+
+    async def ready() -> tuple[bool, dict[str, Any]]:
+        heard = round(clock.now() - follower.heard_at, 1) if follower.heard_at else None
+        found: dict[str, Any] = {"etcd_heard_s_ago": heard, "synchronised_revision": follower.synchronised}
+        try:
+            await store.expired(0.0, 1)
+        except StoreUnavailable as error:
+            return False, {**found, "postgres": str(error)}
+        return True, {**found, "postgres": "answers"}
+
+    return ready
+
+
+def _transfer_watcher(telemetry: Telemetry, clock: Clock, me: str) -> Any:
+    def watch(stored: Stored, step: Step) -> None:
+        if not step.gave or stored.allocation is None:
+            return
+        for move in stored.allocation.moves_from(me):
+            telemetry.instruments.transfer_seconds.record(max(0.0, clock.now() - move.requested_at))
+        _log.info("headroom handed over", region=me, quota=str(stored.key), units=step.gave, revision=step.revision)
+
+    return watch
+
+
+def _show_units(telemetry: Telemetry, me: str, attendance: Attendance, follower: Follower, clock: Clock) -> None:
+    def units() -> Iterable[ResourceUnits]:
+        sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+        for held in attendance.holdings:
+            stored = follower.known(held.key)
+            pool = stored.allocation.pool if stored is not None and stored.allocation is not None else 0
+            parts = (held.slice, held.counter.used, held.counter.reserved, pool)
+            sums[held.key.resource] = [total + part for total, part in zip(sums[held.key.resource], parts, strict=True)]
+        return [ResourceUnits(resource, *parts) for resource, parts in sums.items()]
+
+    observe_units(telemetry.meter, me, units)
+    observe_synchronised(telemetry.meter, me, lambda: clock.now() - follower.heard_at if follower.heard_at else None)

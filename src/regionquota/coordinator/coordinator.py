@@ -1,0 +1,106 @@
+"""The coordinator's loops: hold the leadership, run rounds. Any number of coordinators may run at once."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from regionquota.coordinator.liveness import Liveness, update
+from regionquota.coordinator.rounds import Round, run_round
+from regionquota.core.rebalancing import Policy
+from regionquota.loops import forever, stop
+from regionquota.ports import AllocationStore, Clock, Directory, Fence, Session
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Tempo:
+    """Seconds. `freeze_after` is grace beyond the signs of life's own lease."""
+
+    interval: float
+    leader_ttl: int
+    freeze_after: float
+
+
+class Coordinator:
+    """`on_round` hears of each round that this process led, with the number of frozen regions."""
+
+    def __init__(
+        self,
+        name: str,
+        allocations: AllocationStore,
+        directory: Directory,
+        clock: Clock,
+        policy: Policy,
+        tempo: Tempo,
+        *,
+        on_round: Callable[[Round, int], None] = lambda _round, _frozen: None,
+    ) -> None:
+        self._name = name
+        self._allocations = allocations
+        self._directory = directory
+        self._clock = clock
+        self._policy = policy
+        self._tempo = tempo
+        self._on_round = on_round
+        self._liveness = Liveness(tempo.freeze_after)
+        self._session: Session | None = None
+        self._fence: Fence | None = None
+        self._kept_at = 0.0
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def is_leader(self) -> bool:
+        """By this process's own monotonic clock, so that a hung etcd cannot make it last longer than its lease."""
+        return self._fence is not None and time.monotonic() - self._kept_at < self._tempo.leader_ttl
+
+    def start(self) -> None:
+        self._tasks = [
+            asyncio.create_task(forever("hold the leadership", self.hold, self._tempo.leader_ttl / 3)),
+            asyncio.create_task(forever("plan", self.plan, self._tempo.interval)),
+        ]
+
+    async def stop(self) -> None:
+        """Resign, so that another takes over at once."""
+        await stop(self._tasks)
+        self._fence = None
+        if self._session is not None:
+            await self._session.close()
+
+    async def hold(self) -> None:
+        """Prolong the lease, and lead if nobody else does."""
+        began = time.monotonic()
+        if self._session is not None and not await self._session.keep():
+            self._session = None
+            self._fence = None
+        if self._session is None:
+            self._session = await self._directory.open_session(self._tempo.leader_ttl)
+        fence = await self._directory.lead(self._session, self._name)
+        if fence != self._fence:
+            _log.info("leading" if fence else "standing by", coordinator=self._name)
+        self._fence, self._kept_at = fence, began
+
+    async def plan(self) -> None:
+        """One round, if this process leads."""
+        fence = self._fence
+        if fence is None or not self.is_leader:
+            return
+        now = self._clock.now()
+        records, changed = await update(self._liveness, self._directory, fence, now)
+        for record in changed:
+            _log.warning("region frozen" if record.frozen else "region thawed", region=record.name)
+        done = await run_round(
+            records,
+            self._allocations,
+            self._directory,
+            fence,
+            self._policy,
+            round_s=self._tempo.interval,
+            now=now,
+            new_id=lambda: secrets.token_hex(6),
+        )
+        self._on_round(done, sum(record.frozen is not None for record in records.values()))

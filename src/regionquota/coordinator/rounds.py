@@ -1,0 +1,81 @@
+"""One planning round: look at everything, write the few moves and grants that the planner wants.
+
+A round may be abandoned anywhere and repeated by anyone; every write is one fenced compare-and-swap.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from regionquota.core.allocation import Allocation, Move, grant, request_moves
+from regionquota.core.demand import Need, needs
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
+from regionquota.ports import AllocationStore, Directory, Fence, RegionRecord, RegionStatus, Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round did. `lost` counts documents that somebody else changed first: the next round sees them."""
+
+    documents: Sequence[Stored]
+    granted: int
+    moves: Sequence[tuple[QuotaKey, Move]]
+    lost: int
+
+
+async def run_round(
+    records: Mapping[Region, RegionRecord],
+    allocations: AllocationStore,
+    directory: Directory,
+    fence: Fence,
+    policy: Policy,
+    *,
+    round_s: float,
+    now: float,
+    new_id: Callable[[], str],
+) -> Round:
+    states = {name: _state(record) for name, record in records.items()}
+    demand = needs(await directory.demand())
+    _, documents = await allocations.list()
+    granted, lost = 0, 0
+    moves: list[tuple[QuotaKey, Move]] = []
+    for stored in documents:
+        if stored.allocation is None:
+            continue
+        before = stored.allocation
+        wanted = plan(before, demand.get(stored.key, _NOBODY), states, policy, round_s)
+        changed = _carry_into(before, wanted, now, new_id)
+        if changed is before:
+            continue
+        if await allocations.swap(stored.key, stored.revision, changed, fence) is None:
+            lost += 1
+            continue
+        granted += sum(wanted.grants.values())
+        moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
+    return Round(documents, granted, moves, lost)
+
+
+_NOBODY: Mapping[Region, Need] = {}
+
+
+def _state(record: RegionRecord) -> RegionState:
+    return RegionState(
+        weight=record.weight,
+        frozen=record.frozen is not None,
+        draining=record.status is RegionStatus.DRAINING,
+    )
+
+
+def _carry_into(allocation: Allocation, wanted: Plan, now: float, new_id: Callable[[], str]) -> Allocation:
+    """The document with the plan in it; the very same object if that changes nothing.
+
+    A move that is still wanted as it stands keeps its id and its time, so that waiting for a donor costs no write.
+    """
+    standing = {(move.source, move.target, move.amount): move for move in allocation.moves}
+    moves = tuple(
+        standing.get((move.source, move.target, move.amount))
+        or Move(new_id(), move.source, move.target, move.amount, requested_at=now)
+        for move in wanted.moves
+    )
+    changed = grant(allocation, wanted.grants) if wanted.grants else allocation
+    return changed if set(moves) == set(allocation.moves) else request_moves(changed, moves)

@@ -1,0 +1,179 @@
+"""The planner: who should own how much, and the few moves that lead there.
+
+Level-triggered: it looks at what is and needs no history. The sizes do not depend on who owns what now, so a plan
+that was carried out in full leaves nothing to plan. All arithmetic on sizes is in integers; what does not divide
+evenly stays in the pool, where small limits live altogether.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, TypeAlias
+
+from regionquota.core.allocation import Allocation
+from regionquota.core.demand import Need
+from regionquota.core.quota import Region
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """`pool_share` of the limit is kept for claims while the needs fit. Nothing below `smallest_move_share` of the
+    limit is moved, but for a region that denies, drains, or has to give up a lowered limit.
+
+    A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of a Poisson
+    arrival of that size, and what was denied in a round.
+    """
+
+    pool_share: float = 0.1
+    smallest_move_share: float = 0.01
+    growth_rounds: float = 1.5
+    variance: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class RegionState:
+    """`weight` 0 .. 10^7. A frozen region keeps what it has; a draining one keeps what it uses."""
+
+    weight: int = 100
+    frozen: bool = False
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMove:
+    source: Region
+    target: Region | None
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    grants: Mapping[Region, int]
+    moves: Sequence[PlannedMove]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """`floor` is in use and never asked for; `want` is at least that."""
+
+    floor: int
+    want: int
+    weight: int
+    urgent: bool
+
+
+def plan(
+    allocation: Allocation,
+    needs: Mapping[Region, Need],
+    regions: Mapping[Region, RegionState],
+    policy: Policy,
+    round_s: float,
+) -> Plan:
+    """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have."""
+    wishes = {
+        region: _wish(need, regions[region], allocation.limit, policy, round_s)
+        for region, need in needs.items()
+        if region in regions and not regions[region].frozen
+    }
+    wanted = sizes(allocation, wishes, policy)
+    smallest = max(1, int(allocation.limit * policy.smallest_move_share))
+    draining = {region for region in wishes if regions[region].draining}
+    return _emit(allocation, wanted, wishes, draining, smallest)
+
+
+def sizes(allocation: Allocation, wishes: Mapping[Region, _Wish], policy: Policy) -> Mapping[Region, int]:
+    """The size that each region with a wish should have."""
+    kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
+    capacity = allocation.limit - allocation.retired - kept
+    pool = int(allocation.limit * policy.pool_share)
+    floors = sum(wish.floor for wish in wishes.values())
+    wants = sum(wish.want for wish in wishes.values())
+    if capacity <= floors:
+        # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
+        return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
+    if capacity <= wants:
+        return _fill(wishes, capacity - floors)
+    return _spread(wishes, max(0, capacity - pool - wants))
+
+
+def _wish(need: Need, state: RegionState, limit: int, policy: Policy, round_s: float) -> _Wish:
+    if state.draining:
+        return _Wish(need.in_use, need.in_use, 0, urgent=False)
+    growth = max(0.0, need.growth) * round_s * policy.growth_rounds
+    margin = policy.variance * math.sqrt(need.in_use)
+    extra = math.ceil(growth + margin + need.denied * round_s)
+    return _Wish(need.in_use, min(need.in_use + extra, max(limit, need.in_use)), state.weight, need.denied > 0)
+
+
+def _spread(wishes: Mapping[Region, _Wish], rest: int) -> Mapping[Region, int]:
+    """Everybody has what they want; the rest is spread by weight."""
+    weights = sum(wish.weight for wish in wishes.values())
+    return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
+
+
+def _fill(wishes: Mapping[Region, _Wish], rest: int) -> Mapping[Region, int]:
+    """Weighted max-min (water-filling) of `rest` between the floors and the wants."""
+    filled = {region: wish.floor for region, wish in wishes.items()}
+    open_ = {region: wish for region, wish in wishes.items() if wish.weight > 0}
+    while open_:
+        weights = sum(wish.weight for wish in open_.values())
+        content = {region for region, wish in open_.items() if (wish.want - wish.floor) * weights <= rest * wish.weight}
+        if not content:
+            for region, wish in open_.items():
+                filled[region] += rest * wish.weight // weights
+            return filled
+        for region in content:
+            wish = open_.pop(region)
+            filled[region] = wish.want
+            rest -= wish.want - wish.floor
+    return filled
+
+
+def _emit(
+    allocation: Allocation,
+    wanted: Mapping[Region, int],
+    wishes: Mapping[Region, _Wish],
+    draining: set[Region],
+    smallest: int,
+) -> Plan:
+    """Pool grants first, then moves, largest first."""
+    growth = {region: size - allocation.slice_of(region) for region, size in wanted.items()}
+    takes = _largest_first({region: amount for region, amount in growth.items() if amount > 0})
+    gives = _largest_first({region: -amount for region, amount in growth.items() if amount < 0})
+
+    def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
+        urgent = donor in draining or (target is not None and wishes[target].urgent)
+        return amount >= (1 if urgent else smallest)
+
+    back = _match(gives, {None: max(0, -allocation.pool)}, lambda _amount, _target, _donor: True)
+    granted = _match({None: max(0, allocation.pool)}, takes, useful)
+    moved = _match(gives, takes, useful)
+    rest = _match(gives, {None: sum(gives.values())}, useful)
+    to_pool = {donor: back.get((donor, None), 0) + rest.get((donor, None), 0) for donor in gives}
+    moves = moved | {(donor, None): amount for donor, amount in to_pool.items() if amount}
+    return Plan(
+        {region: amount for (_, region), amount in granted.items() if region is not None},
+        tuple(PlannedMove(donor, target, amount) for (donor, target), amount in moves.items() if donor is not None),
+    )
+
+
+_Ends: TypeAlias = "tuple[Region | None, Region | None]"
+
+
+def _match(
+    gives: dict[Any, int], takes: dict[Any, int], useful: Callable[[int, Region | None, Region | None], bool]
+) -> dict[_Ends, int]:
+    """Pair givers with takers in the order given, and take what was paired off both. None stands for the pool."""
+    pairs: dict[_Ends, int] = {}
+    for taker, giver in product(takes, gives):
+        amount = min(gives[giver], takes[taker])
+        if amount and useful(amount, taker, giver):
+            pairs[giver, taker] = amount
+            gives[giver] -= amount
+            takes[taker] -= amount
+    return pairs
+
+
+def _largest_first(amounts: Mapping[Region, int]) -> dict[Region, int]:
+    return dict(sorted(amounts.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,119 @@
+"""Around every handler: metrics, trace context, and the one place where exceptions become answers."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import msgspec
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
+from regionquota.http import problems
+from regionquota.http.openapi import document
+from regionquota.http.problems import Answer
+from regionquota.http.region_api import Route
+from regionquota.telemetry import Telemetry, span
+
+_log = structlog.get_logger(__name__)
+_JSON: Final = "application/json"
+_PROBLEM: Final = "application/problem+json"
+
+Probe: TypeAlias = Callable[[], Awaitable[tuple[bool, dict[str, Any]]]]
+"""Whether the server is ready, and what it found."""
+_Handle: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def application(
+    routes: Sequence[Route], telemetry: Telemetry, ready: Probe, *, title: str, max_body_bytes: int
+) -> web.Application:
+    """An app with `routes`, probes, metrics and the OpenAPI document of both."""
+    app = web.Application(client_max_size=max_body_bytes, middlewares=[_refusals(max_body_bytes)])
+    for route in routes:
+        app.router.add_route(route.method, route.path, _handle(route, telemetry, max_body_bytes))
+    described = msgspec.json.encode(document(routes, title))
+
+    async def healthz(_request: web.Request) -> web.Response:
+        return _respond(Answer(200, {"status": "alive"}))
+
+    async def readyz(_request: web.Request) -> web.Response:
+        is_ready, found = await ready()
+        return _respond(Answer(200 if is_ready else 503, {"status": "ready" if is_ready else "not ready", **found}))
+
+    async def metrics(_request: web.Request) -> web.Response:
+        body, content_type = telemetry.render_metrics()
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    async def openapi(_request: web.Request) -> web.Response:
+        return web.Response(body=described, content_type=_JSON)
+
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/readyz", readyz)
+    app.router.add_get("/metrics", metrics)
+    app.router.add_get("/openapi.json", openapi)
+    return app
+
+
+def _handle(route: Route, telemetry: Telemetry, max_body_bytes: int) -> _Handle:
+    calls, seconds = telemetry.instruments.calls, telemetry.instruments.call_seconds
+
+    async def handle(request: web.Request) -> web.Response:
+        began = time.perf_counter()
+        with span(route.operation, request.headers):
+            answer = await _answer(route, request, max_body_bytes)
+        seconds.record(time.perf_counter() - began, {"operation": route.operation})
+        outcome = str(answer.body.get("reason", answer.status))
+        calls.add(1, {"operation": route.operation, "outcome": outcome})
+        return _respond(answer)
+
+    return handle
+
+
+async def _answer(route: Route, request: web.Request, max_body_bytes: int) -> Answer:
+    try:
+        return await route.handler(request)
+    except InvalidRequest as error:
+        return problems.invalid(error)
+    except StaleVersion as error:
+        return problems.stale(error)
+    except Unavailable as error:
+        return problems.unavailable(error)
+    except web.HTTPRequestEntityTooLarge:
+        return problems.too_large(max_body_bytes)
+    except Exception:  # noqa: BLE001 - a caller gets an answer, the traceback goes to the log
+        _log.exception("a call failed", operation=route.operation)
+        detail = "the server could not carry this out; repeat it with the same id to learn what became of it"
+        return problems.problem(500, "internal", "Internal error", detail)
+
+
+def _refusals(max_body_bytes: int) -> Middleware:
+    """What aiohttp refuses by itself (no such path, wrong method) is a problem document as well."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: _Handle) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except web.HTTPRequestEntityTooLarge:
+            return _respond(problems.too_large(max_body_bytes))
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            answer = problems.problem(
+                error.status, "http", error.reason, f"{request.method} {request.path}: {error.reason.lower()}"
+            )
+            allowed = error.headers.get("Allow")
+            return _respond(Answer(answer.status, answer.body, {"Allow": allowed} if allowed else {}))
+
+    return middleware
+
+
+def _respond(answer: Answer) -> web.Response:
+    if answer.status == 304:
+        return web.Response(status=304, headers=answer.headers)
+    kind = _PROBLEM if answer.status >= 400 and "type" in answer.body else _JSON
+    return web.Response(
+        status=answer.status,
+        body=msgspec.json.encode(answer.body),
+        headers={"Content-Type": kind, **answer.headers},
+    )

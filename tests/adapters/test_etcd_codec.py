@@ -1,0 +1,171 @@
+"""Documents as they stand in etcd, where other releases read them."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regionquota.adapters.etcd import UnreadableDocument
+from regionquota.adapters.etcd.codec import (
+    LARGEST_REPORT,
+    decode_allocation,
+    decode_presence,
+    decode_region,
+    decode_report,
+    encode_allocation,
+    encode_presence,
+    encode_region,
+    encode_report,
+)
+from regionquota.core.allocation import Allocation, Move, VersionedLimit
+from regionquota.core.demand import Demand
+from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
+from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
+
+KEY = b"/regionquota/alloc/3f/acme/vcpu/global"
+
+ALLOCATION = Allocation(
+    kind=Kind.CONSUMABLE,
+    plan=VersionedLimit(1000, 3),
+    override=VersionedLimit(None, 2),
+    limit=1000,
+    pool=90,
+    retired=10,
+    slices={"eu": 600, "us": 300},
+    moves=[Move("m1", "eu", "us", 40, 1_800_000_000.5), Move("m2", "us", None, 1)],
+    epoch=24_321,
+)
+
+AS_JSON = (
+    '{"v":1,"kind":"consumable","plan":{"amount":1000,"version":3},"override":{"amount":null,"version":2},'
+    '"limit":1000,"pool":90,"retired":10,"slices":{"eu":600,"us":300},"moves":['
+    '{"id":"m1","from":"eu","to":"us","amount":40,"requested_at":1800000000.5},'
+    '{"id":"m2","from":"us","to":null,"amount":1,"requested_at":0.0}],"epoch":24321}'
+)
+
+
+def test_an_allocation_is_this_json() -> None:
+    assert AS_JSON == encode_allocation(ALLOCATION).decode()
+    assert ALLOCATION == decode_allocation(KEY, AS_JSON.encode())
+
+
+amounts = st.integers(0, MAX_AMOUNT)
+limits = st.none() | st.builds(VersionedLimit, amount=st.none() | amounts, version=amounts)
+regions = st.text(min_size=1, max_size=5)
+moves = st.builds(
+    Move,
+    id=st.text(max_size=5),
+    source=regions.map("from-{}".format),
+    target=st.none() | regions,
+    amount=st.integers(1, MAX_AMOUNT),
+    requested_at=st.floats(0, 4e9),
+)
+
+
+@st.composite
+def any_allocation(draw: st.DrawFn) -> Allocation:
+    plan, override = draw(limits), draw(limits)
+    words = [word.amount for word in (override, plan) if word is not None and word.amount is not None]
+    limit = words[0] if words else 0
+    slices = draw(st.dictionaries(regions, amounts, max_size=4))
+    retired = draw(amounts)
+    return Allocation(
+        kind=draw(st.sampled_from(Kind)),
+        plan=plan,
+        override=override,
+        limit=limit,
+        pool=limit - retired - sum(slices.values()),
+        retired=retired,
+        slices=slices,
+        moves=draw(st.lists(moves, max_size=3)),
+        epoch=draw(st.integers(0, 10**6)),
+    )
+
+
+@given(any_allocation())
+def test_every_allocation_comes_back_exactly(allocation: Allocation) -> None:
+    assert allocation == decode_allocation(KEY, encode_allocation(allocation))
+
+
+def altered(**fields: Any) -> bytes:
+    return json.dumps(json.loads(AS_JSON) | fields).encode()
+
+
+def test_fields_of_a_later_release_are_passed_over() -> None:
+    assert ALLOCATION == decode_allocation(KEY, altered(isolation={"policy": "refuse"}))
+
+
+def test_order_and_white_space_do_not_matter() -> None:
+    raw = json.dumps(json.loads(AS_JSON), sort_keys=True, indent=2).encode()
+    assert ALLOCATION == decode_allocation(KEY, raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"", "truncated"),
+        (b"\xff\xfe", "malformed"),
+        (b"[]", "object"),
+        (b"{}", "missing required field"),
+        (altered(v=2), "it has format 2, this release reads up to 1"),
+        (altered(v=0), "format 0"),
+        (altered(limit=1000.0), "float"),
+        (altered(pool="90"), "str"),
+        (altered(kind="borrowed"), "borrowed"),
+        (altered(slices={"eu": 1.5}), "float"),
+        (altered(pool=91), "pool + retired + slices is 1001, the limit 1000"),
+        (altered(slices={"eu": 901, "us": -1}), "slice of us is -1"),
+        (altered(moves=[{"id": "m1", "from": "eu", "to": "eu", "amount": 1}]), "move m1"),
+    ],
+)
+def test_what_cannot_be_read_says_where_and_why(raw: bytes, why: str) -> None:
+    with pytest.raises(UnreadableDocument) as caught:
+        decode_allocation(KEY, raw)
+    assert KEY.decode() in str(caught.value)
+    assert why in str(caught.value)
+
+
+def test_a_region_is_this_json() -> None:
+    record = RegionRecord("eu", 7, RegionStatus.DRAINING, Frozen(FrozenBy.OPERATOR, 1.5, "moving house"))
+    raw = (
+        b'{"v":1,"name":"eu","weight":7,"status":"draining",'
+        b'"frozen":{"by":"operator","since":1.5,"why":"moving house"}}'
+    )
+    assert raw == encode_region(record)
+    assert record == decode_region(b"regions/eu", raw)
+
+
+def test_a_presence_is_this_json() -> None:
+    presence = Presence("eu", "host-1", "http://host-1:8080", 17)
+    raw = b'{"v":1,"region":"eu","instance":"host-1","url":"http://host-1:8080","synchronised":17}'
+    assert raw == encode_presence(presence)
+    assert presence == decode_presence(b"live/eu/host-1", raw)
+
+
+DEMAND = Demand(QuotaKey("acme", "vcpu"), slice=10, used=7, reserved=1, granted=3, freed=1, denied=2, seconds=4.5)
+
+
+def test_a_report_is_this_json() -> None:
+    raw = b'{"v":1,"rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5]]}'
+    assert [raw] == list(encode_report([DEMAND]))
+    assert [DEMAND] == decode_report(b"demand/eu/host-1/0000", raw)
+
+
+def test_columns_of_a_later_release_are_passed_over() -> None:
+    raw = b'{"v":1,"rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,"more"]]}'
+    assert [DEMAND] == decode_report(b"demand/eu/host-1/0000", raw)
+
+
+def test_a_report_of_nothing_is_one_part() -> None:
+    assert [[]] == [decode_report(b"", part) for part in encode_report([])]
+
+
+def test_a_long_report_is_split_and_nothing_is_lost() -> None:
+    words = [replace(DEMAND, key=QuotaKey("t" * 200, "r" * 200, str(number))) for number in range(6_000)]
+    parts = list(encode_report(words))
+    assert 3 == len(parts)
+    assert max(map(len, parts)) < LARGEST_REPORT + 100
+    assert words == [word for part in parts for word in decode_report(b"", part)]
