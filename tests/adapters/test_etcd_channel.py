@@ -110,6 +110,24 @@ async def test_a_web_proxy_in_the_environment_is_passed_by(port: int, monkeypatc
     assert await answers(EtcdClient.connect([f"127.0.0.1:{port}"]))
 
 
+async def test_subprocesses_start_while_calls_are_under_way(port: int) -> None:
+    async def read_for_ever(client: EtcdClient) -> None:
+        while True:
+            await client.allocations.list()
+
+    async with EtcdClient.connect([f"127.0.0.1:{port}"], timeout_s=10) as client:
+        readers = [asyncio.create_task(read_for_ever(client)) for _ in range(4)]
+        codes = []
+        for _ in range(50):
+            child = Child("true", ["true"], output=lambda _: None)
+            await child.start()
+            codes.append(await child.wait())
+        for reader in readers:
+            reader.cancel()
+        await asyncio.wait(readers)
+    assert [0] * 50 == codes
+
+
 @pytest.fixture(scope="module")
 async def tls_port(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> AsyncIterator[int]:
     """Of an etcd that speaks only to clients with a certificate."""

@@ -110,6 +110,8 @@ def test_order_and_white_space_do_not_matter() -> None:
         (b"\xff\xfe", "malformed"),
         (b"[]", "object"),
         (b"{}", "missing required field"),
+        (AS_JSON.encode().replace(b"m1", b"\xff"), "UTF-8"),
+        (f'{AS_JSON[:-1]},"more":{"[" * 100_000}'.encode(), "recursion"),
         (altered(v=2), "it has format 2, this release reads up to 1"),
         (altered(v=0), "format 0"),
         (altered(limit=1000.0), "float"),
@@ -149,23 +151,23 @@ DEMAND = Demand(QuotaKey("acme", "vcpu"), slice=10, used=7, reserved=1, granted=
 
 
 def test_a_report_is_this_json() -> None:
-    raw = b'{"v":1,"rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5]]}'
-    assert [raw] == list(encode_report([DEMAND]))
-    assert [DEMAND] == decode_report(b"demand/eu/host-1/0000", raw)
+    raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5]]}'
+    assert [raw] == list(encode_report("eu", [DEMAND]))
+    assert ("eu", [DEMAND]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_columns_of_a_later_release_are_passed_over() -> None:
-    raw = b'{"v":1,"rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,"more"]]}'
-    assert [DEMAND] == decode_report(b"demand/eu/host-1/0000", raw)
+    raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,"more"]]}'
+    assert ("eu", [DEMAND]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_a_report_of_nothing_is_one_part() -> None:
-    assert [[]] == [decode_report(b"", part) for part in encode_report([])]
+    assert [("eu", [])] == [decode_report(b"", part) for part in encode_report("eu", [])]
 
 
 def test_a_long_report_is_split_and_nothing_is_lost() -> None:
     words = [replace(DEMAND, key=QuotaKey("t" * 200, "r" * 200, str(number))) for number in range(6_000)]
-    parts = list(encode_report(words))
+    parts = list(encode_report("eu", words))
     assert 3 == len(parts)
     assert max(map(len, parts)) < LARGEST_REPORT + 100
-    assert words == [word for part in parts for word in decode_report(b"", part)]
+    assert words == [word for part in parts for word in decode_report(b"", part)[1]]

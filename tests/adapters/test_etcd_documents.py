@@ -4,10 +4,10 @@ import uuid
 from collections.abc import AsyncIterator
 
 import pytest
-from etcd3aio.kv import KVService
 from structlog.testing import capture_logs
 
 from regionquota.adapters.etcd import EtcdClient, UnreadableDocument, history
+from regionquota.adapters.etcd.codec import encode_allocation
 from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, new_allocation
 from regionquota.core.quota import Kind, QuotaKey
 from regionquota.embedded import EmbeddedEtcd, scratch_directory
@@ -107,11 +107,13 @@ async def test_the_directory_passes_over_unreadable_documents(client: EtcdClient
 
 
 async def test_a_deleted_document_is_seen_as_deleted(client: EtcdClient) -> None:
-    made = await versions(client, CPU, 1)
-    key = client.allocations.key_of(CPU)
-    await client.gateway.transact(key, (), [KVService.txn_op_delete(key)])
-    changes = client.allocations.watch(made[0].revision)
-    assert [(CPU, None)] == [(stored.key, stored.allocation) for stored in await anext(changes)]
+    start, _ = await client.allocations.list()
+    lease = await client.gateway.grant_lease(60)
+    await client.gateway.put(client.allocations.key_of(CPU), encode_allocation(plan(1)), lease)
+    await client.gateway.revoke_lease(lease)
+    changes = client.allocations.watch(start)
+    seen = [stored for _ in range(2) for stored in await anext(changes)]
+    assert [(CPU, plan(1)), (CPU, None)] == [(stored.key, stored.allocation) for stored in seen]
 
 
 # -- history --

@@ -29,11 +29,6 @@ def test_different_quotas_have_different_keys(one: QuotaKey, other: QuotaKey) ->
     assert (one == other) == (KEYS.allocation(one) == KEYS.allocation(other))
 
 
-@given(identifiers)
-def test_a_region_is_read_back_from_the_key_of_a_report(name: str) -> None:
-    assert name == KEYS.region_of(KEYS.demand(name, "host", 0))
-
-
 @pytest.mark.parametrize(
     "raw",
     [

@@ -141,7 +141,8 @@ def test_each_command_of_a_batch_sees_what_those_before_it_did() -> None:
 
 def test_a_commit_turns_the_hold_into_usage() -> None:
     book, name = book_with(State.PENDING)
-    assert (State.COMMITTED, 10) == (lambda r: (r.state, r.actual))(settled(book.commit(name)).reservation)
+    done = settled(book.commit(name)).reservation
+    assert (State.COMMITTED, 10) == (done.state, done.actual)
     assert (90, 0, 10) == (book.counter().available, book.counter().reserved, book.counter().used)
 
 
@@ -353,9 +354,9 @@ def test_a_late_commit_whose_sum_passes_the_largest_number_is_refused() -> None:
     assert isinstance(book.commit(name), Invalid)
 
 
-def test_debts_that_were_repaid_do_not_count_towards_the_largest_number_for_ever() -> None:
+def test_overdrafts_whose_sum_passes_the_largest_number_are_refused() -> None:
     book = Book(0)
-    for _ in range(3):
-        book.adjust(MAX_AMOUNT)
-        book.adjust(-MAX_AMOUNT)
-    assert book.counter().overdraft_issued <= MAX_AMOUNT
+    book.adjust(MAX_AMOUNT)
+    book.adjust(-MAX_AMOUNT)
+    assert isinstance(book.adjust(1), Invalid)
+    assert MAX_AMOUNT == book.counter().overdraft_issued

@@ -8,6 +8,7 @@ Both hold after every function here; Postgres states them again as CHECK constra
 
 from dataclasses import dataclass, replace
 
+from regionquota.core.quota import MAX_AMOUNT
 from regionquota.errors import ProtocolError
 
 
@@ -54,6 +55,12 @@ def settle(counter: Counter, held: int, actual: int) -> Counter:
         return _freed(counter, held - actual, reserved=-held, used=actual)
     settled = replace(counter, reserved=counter.reserved - held, used=counter.used + held)
     return charge(settled, actual - held)
+
+
+def can_charge(counter: Counter, amount: int) -> bool:
+    """Whether every balance could still be stored after a charge of `amount`, or after settling that much too much."""
+    overdraft = max(0, amount - counter.available)
+    return max(counter.used + counter.reserved + amount, counter.overdraft_issued + overdraft) <= MAX_AMOUNT
 
 
 def charge(counter: Counter, amount: int) -> Counter:

@@ -186,7 +186,8 @@ class _Ledger:
         if state is None:
             return _forbidden(reservation, Event.COMMIT)
         before = self._counter_of(reservation)
-        if before.used + before.reserved + actual > MAX_AMOUNT:
+        held = 0 if reservation.state is State.EXPIRED else reservation.amount
+        if actual > held and not counters.can_charge(before, actual - held):
             return Invalid("actual_amount", f"usage would pass {MAX_AMOUNT}: commit at most what was reserved")
         if reservation.state is State.EXPIRED:
             counter, kind = counters.charge(before, actual), EntryKind.LATE_COMMIT
@@ -239,7 +240,7 @@ class _Ledger:
                 return Invalid("delta", f"delta {command.delta} would take used below 0: it is {before.used}")
             counter = counters.refund(before, -command.delta)
         else:
-            if before.used + before.reserved + command.delta > MAX_AMOUNT:
+            if not counters.can_charge(before, command.delta):
                 return Invalid("delta", f"usage would pass {MAX_AMOUNT}: it is {before.used}")
             counter = counters.charge(before, command.delta)
         cause = Entry(

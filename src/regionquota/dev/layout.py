@@ -1,10 +1,12 @@
 """Files and ports of a development deployment, the same at each start on the same data directory."""
 
+import fcntl
 import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -25,7 +27,7 @@ from regionquota.errors import ConfigError
 
 LOOPBACK: Final = "127.0.0.1"
 DEPLOYMENT_FILE: Final = "deployment.toml"
-DEFAULT_REGIONS: Final = ("eu", "us", "ap")
+DEFAULT_REGIONS: Final = "eu,us,ap"
 MAX_REGIONS: Final = 20
 
 
@@ -34,7 +36,7 @@ class Options:
     """`postgres` names databases to use instead of embedded ones, `etcd` endpoints instead of an embedded etcd."""
 
     data_dir: Path
-    regions: Sequence[Region] = DEFAULT_REGIONS
+    regions: Sequence[Region]
     base: Config = field(default_factory=Config)
     postgres: Mapping[Region, DeployedRegion] = field(default_factory=dict)
     etcd: Sequence[str] = ()
@@ -45,7 +47,7 @@ class Options:
 
 
 def default_data_dir() -> Path:
-    """`.regionquota` here, or a temporary directory where Postgres' user may not enter here (see `embedded.install`)."""
+    """`.regionquota` here, or a temporary directory where Postgres' user may not enter here (see embedded.install)."""
     here = Path.cwd() / ".regionquota"
     if closed_to(server_user(), here) is None:
         return here
@@ -61,6 +63,18 @@ class Layout:
         make_directory(self.data_dir)
         self._file = self.data_dir / "ports.json"
         self._ports: dict[str, int] = json.loads(self._file.read_text()) if self._file.exists() else {}
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Raises `ConfigError` if another `dev` runs on this directory. Its end, however it comes, frees it."""
+        with (self.data_dir / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(
+                    f"another regionquota dev runs on {self.data_dir}: end it, or choose another --data-dir"
+                ) from None
+            yield
 
     def port(self, name: str) -> int:
         while name not in self._ports:

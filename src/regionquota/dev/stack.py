@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -73,6 +73,10 @@ class Daemon:
         assert self._child is not None
         return await self._child.wait()
 
+    @property
+    def running(self) -> bool:
+        return self._child is not None and self._child.running
+
     async def ready(self, session: aiohttp.ClientSession) -> None:
         """Raises `StoreUnavailable` with what it said last if it does not get ready in time."""
         assert self._child is not None
@@ -96,6 +100,12 @@ class Daemon:
 Part = EmbeddedPostgres | EmbeddedEtcd | Daemon
 
 
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 class Stack:
     """`running` is the whole life of a deployment; use it as an async context manager."""
 
@@ -103,8 +113,7 @@ class Stack:
         self._options = options
         self._layout = Layout(options.data_dir)
         self._parts: dict[str, Part] = {}
-        self._etcd_wanted = asyncio.Event()
-        self._etcd_wanted.set()
+        self._wanted: defaultdict[str, asyncio.Event] = defaultdict(_set_event)
         self._keepers: list[asyncio.Task[None]] = []
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.dsns: dict[Region, str] = {}
@@ -173,6 +182,7 @@ class Stack:
             self.proxies[region] = proxy
         control = ProxyControl(self.proxies, stop_etcd=self._stop_etcd, start_etcd=self._start_etcd).app()
         control.router.add_get("/processes", self._list_processes)
+        control.router.add_post("/coordinator/{what:stop|start}", self._steer_coordinator)
         self.control_url = await undo.enter_async_context(
             site(control, LOOPBACK, self._layout.port("control"), grace_s=0.5)
         )
@@ -207,10 +217,9 @@ class Stack:
         ended: deque[float] = deque(maxlen=MAX_RESTARTS)
         while True:
             code = await self._parts[name].wait()
-            if name == "etcd":
-                await self._etcd_wanted.wait()
-                if self._embedded_etcd().running:
-                    continue
+            await self._wanted[name].wait()
+            if self._parts[name].running:
+                continue
             ended.append(time.monotonic())
             if len(ended) == MAX_RESTARTS and ended[-1] - ended[0] < RESTART_WINDOW_S:
                 self._give_up(f"{name} ended {MAX_RESTARTS} times in a row: see {self._layout.log(name)}")
@@ -229,14 +238,14 @@ class Stack:
 
     async def _stop_etcd(self) -> None:
         etcd = self._embedded_etcd()
-        self._etcd_wanted.clear()
+        self._wanted["etcd"].clear()
         await etcd.stop()
 
     async def _start_etcd(self) -> None:
         etcd = self._embedded_etcd()
         if not etcd.running:
             await etcd.start()
-        self._etcd_wanted.set()
+        self._wanted["etcd"].set()
 
     def _embedded_etcd(self) -> EmbeddedEtcd:
         etcd = self._parts.get("etcd")
@@ -246,6 +255,18 @@ class Stack:
 
     async def _list_processes(self, _request: web.Request) -> web.Response:
         return web.json_response({name: part.pid for name, part in self._parts.items()})
+
+    async def _steer_coordinator(self, request: web.Request) -> web.Response:
+        """So that a replay can be compared with itself without a coordinator."""
+        part, wanted = self._parts["coordinator"], self._wanted["coordinator"]
+        if request.match_info["what"] == "stop":
+            wanted.clear()
+            await part.stop()
+        else:
+            if not part.running:
+                await part.start()
+            wanted.set()
+        return web.json_response({"running": part.running})
 
     async def _stop_parts(self) -> None:
         """Daemons first, so that they finish what they accepted while their databases still answer."""

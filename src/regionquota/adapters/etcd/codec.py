@@ -12,7 +12,7 @@ import msgspec
 
 from regionquota.core.allocation import Allocation, Move, VersionedLimit
 from regionquota.core.demand import Demand
-from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.errors import EtcdUnavailable, RegionQuotaError
 from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
 
@@ -91,10 +91,12 @@ class _Row(msgspec.Struct, array_like=True):
 
 
 class _Report(_Document):
+    region: str
     rows: list[_Row]
 
 
 class _ReportOut(_Document):
+    region: str
     rows: list[msgspec.Raw]
 
 
@@ -110,7 +112,7 @@ D = TypeVar("D", bound=_Document)
 def _decode(decoder: msgspec.json.Decoder[D], key: bytes, raw: bytes) -> D:
     try:
         document = decoder.decode(raw)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise unreadable(key, error) from error
     if not 1 <= document.v <= FORMAT:
         raise unreadable(key, f"it has format {document.v}, this release reads up to {FORMAT}")
@@ -190,21 +192,22 @@ def decode_presence(key: bytes, raw: bytes) -> Presence:
     return Presence(document.region, document.instance, document.url, document.synchronised)
 
 
-def encode_report(demand: Iterable[Demand]) -> Iterator[bytes]:
+def encode_report(region: Region, demand: Iterable[Demand]) -> Iterator[bytes]:
     """One document, or as many as keep below `LARGEST_REPORT` bytes each."""
     rows: list[msgspec.Raw] = []
     size = 0
     for row in map(_row_out, demand):
         if rows and size + len(row) > LARGEST_REPORT:
-            yield _encoder.encode(_ReportOut(FORMAT, rows))
+            yield _encoder.encode(_ReportOut(FORMAT, region, rows))
             rows, size = [], 0
         rows.append(msgspec.Raw(row))
         size += len(row) + 1
-    yield _encoder.encode(_ReportOut(FORMAT, rows))
+    yield _encoder.encode(_ReportOut(FORMAT, region, rows))
 
 
-def decode_report(key: bytes, raw: bytes) -> Sequence[Demand]:
-    return [
+def decode_report(key: bytes, raw: bytes) -> tuple[Region, Sequence[Demand]]:
+    document = _decode(_reports, key, raw)
+    return document.region, [
         Demand(
             key=QuotaKey(row.tenant, row.resource, row.scope),
             slice=row.slice,
@@ -215,7 +218,7 @@ def decode_report(key: bytes, raw: bytes) -> Sequence[Demand]:
             denied=row.denied,
             seconds=row.seconds,
         )
-        for row in _decode(_reports, key, raw).rows
+        for row in document.rows
     ]
 
 

@@ -62,7 +62,7 @@ class EtcdDirectory:
 
     async def report(self, session: Session, region: Region, instance: str, demand: Sequence[Demand]) -> None:
         """In several parts if it must, the last of which takes away what is left of a longer report before it."""
-        parts = list(encode_report(demand))
+        parts = list(encode_report(region, demand))
         for number, part in enumerate(parts):
             key = self._keys.demand(region, instance, number)
             writes = [KVService.txn_op_put(key, part, lease=_lease_of(session))]
@@ -73,7 +73,8 @@ class EtcdDirectory:
 
     async def demand(self) -> Sequence[tuple[Region, Demand]]:
         _, entries = await self._gateway.scan(self._keys.demands)
-        return [word for words in self._reader.readable(entries, self._words) for word in words]
+        reports = self._reader.readable(entries, lambda entry: decode_report(entry.key, entry.value))
+        return [(region, word) for region, words in reports for word in words]
 
     async def lead(self, session: Session, name: str) -> Fence | None:
         key, lease = self._keys.leader, _lease_of(session)
@@ -91,10 +92,6 @@ class EtcdDirectory:
     async def leader(self) -> str | None:
         entry = await self._gateway.get(self._keys.leader)
         return None if entry is None else entry.value.decode(errors="replace")
-
-    def _words(self, entry: Entry) -> Sequence[tuple[Region, Demand]]:
-        region = self._keys.region_of(entry.key)
-        return [(region, demand) for demand in decode_report(entry.key, entry.value)]
 
 
 def _stored_region(entry: Entry) -> StoredRegion:

@@ -67,7 +67,7 @@ class Gateway:
 
     async def get(self, key: bytes, revision: int = 0) -> Entry | None:
         """Linearizable; as of `revision` if that is not 0."""
-        answer = await self._ask(f"a read of {key!r}", lambda member: member.kv.get(key, revision=revision))
+        answer = await self._ask(f"a read of {key.decode()}", lambda member: member.kv.get(key, revision=revision))
         return _entry(answer.kvs[0]) if answer.kvs else None
 
     async def scan(self, prefix: bytes) -> tuple[int, Sequence[Entry]]:
@@ -81,13 +81,13 @@ class Gateway:
             try:
                 page = await self._page(entries[-1].key + b"\0", end, revision)
             except CompactedError as error:
-                raise EtcdUnavailable(f"etcd was compacted while {prefix!r} was listed: list again") from error
+                raise EtcdUnavailable(f"etcd was compacted while {prefix.decode()} was listed: list again") from error
             entries += map(_entry, page.kvs)
             more = page.more
         return revision, entries
 
     async def put(self, key: bytes, value: bytes, lease: int) -> None:
-        await self._ask(f"a write of {key!r}", lambda member: member.kv.put(key, value, lease))
+        await self._ask(f"a write of {key.decode()}", lambda member: member.kv.put(key, value, lease))
 
     async def swap(self, key: bytes, revision: int, value: bytes, fence: Fence | None) -> int | None:
         """Put if the entry is at `revision` (0: is none) and `fence` holds; the new revision, or None."""
@@ -101,7 +101,7 @@ class Gateway:
         self, key: bytes, compares: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
     ) -> Outcome:
         """`failure` may be one read; `key` stands in messages."""
-        answer = await self._ask(f"a write of {key!r}", lambda member: member.kv.txn(compares, success, failure))
+        answer = await self._ask(f"a write of {key.decode()}", lambda member: member.kv.txn(compares, success, failure))
         found = [kv for response in answer.responses for kv in response.response_range.kvs]
         return Outcome(answer.succeeded, answer.header.revision, _entry(found[0]) if found else None)
 
@@ -139,7 +139,7 @@ class Gateway:
 
     async def _page(self, start: bytes, end: bytes, revision: int) -> Any:
         return await self._ask(
-            f"a list from {start!r}", lambda member: member.kv.get(start, end, revision=revision, limit=PAGE)
+            f"a list from {start.decode()}", lambda member: member.kv.get(start, end, revision=revision, limit=PAGE)
         )
 
     async def _ask(self, what: str, call: Callable[[Member], Awaitable[T]]) -> T:

@@ -56,9 +56,5 @@ class Keyspace:
             raise ValueError("the key is not that of an allocation")
         return key
 
-    def region_of(self, raw: bytes) -> Region:
-        """The region in the key of a demand report."""
-        return unquote(raw.removeprefix(self.demands).decode().split("/")[0], errors="strict")
-
     def _key(self, *steps: str) -> bytes:
         return (self.prefix + "/".join(quote(step, safe="") for step in steps)).encode()

@@ -1,0 +1,98 @@
+"""What every command shares: finding the configuration, printing for people or programs, errors as exit codes."""
+
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec
+
+import msgspec
+import typer
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from regionquota.config import Config, load
+from regionquota.dev import DEPLOYMENT_FILE, default_data_dir
+from regionquota.errors import RegionQuotaError
+
+P = ParamSpec("P")
+
+out = Console()
+err = Console(stderr=True)
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="Configuration (TOML). Default: $REGIONQUOTA_CONFIG, else what `regionquota dev` left here.",
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+ScopeOption = Annotated[str, typer.Option("--scope", help="Scope of the quota.")]
+
+
+def configuration(path: Path | None) -> Config:
+    """Raises `ConfigError`."""
+    if path is None and not os.environ.get("REGIONQUOTA_CONFIG"):
+        left_by_dev = default_data_dir() / DEPLOYMENT_FILE
+        path = left_by_dev if left_by_dev.exists() else None
+    return load(path, os.environ)
+
+
+def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A coroutine as a command. What is expected to go wrong is one line on standard error, and exit status 1."""
+
+    @wraps(work)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            uvloop.run(work(*args, **kwargs))
+        except* RegionQuotaError as group:
+            _say(group)
+            raise typer.Exit(1) from None
+        except* BrokenPipeError:
+            # The reader of our output (head, less) has had enough.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(1) from None
+        except* KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+    return run
+
+
+def _say(group: BaseExceptionGroup[BaseException]) -> None:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            _say(error)
+        else:
+            err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
+    """Numbers to the right, thousands separated."""
+    listed = [list(row) for row in rows]
+    table = Table(title=title, title_justify="left")
+    for at, name in enumerate(columns):
+        numeric = bool(listed) and all(isinstance(row[at], int | float) or row[at] is None for row in listed)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*(_cell(value) for value in row))
+    out.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _escaped(str(value))

@@ -1,0 +1,135 @@
+"""regionquota region … (the operators' half; the daemon is `regionquota region --config FILE`)."""
+
+import time
+from collections import Counter
+from typing import Annotated, Any
+
+import typer
+
+from regionquota import regions
+from regionquota.bootstrap.operator import operator
+from regionquota.bootstrap.region import run_region
+from regionquota.cli.frame import ConfigOption, JsonOption, command, configuration, out, print_json, print_table
+from regionquota.http.bodies import write_time
+from regionquota.ports import RegionRecord
+
+app = typer.Typer(
+    help="Run a region server (regionquota region --config FILE), or weigh, drain, freeze and thaw regions.",
+    invoke_without_command=True,
+    epilog="Examples: regionquota region --config config/region.toml · regionquota region weight eu 200",
+)
+
+Region = Annotated[str, typer.Argument(help="Name of the region.")]
+
+
+@app.callback()
+def serve(context: typer.Context, config: ConfigOption = None) -> None:
+    """Run a region server, or (with a command) look at and steer regions."""
+    if context.invoked_subcommand is None:
+        _serve(config)
+
+
+@command
+async def _serve(config: ConfigOption) -> None:
+    await run_region(configuration(config))
+
+
+@app.command("list", epilog="Example: regionquota region list --json")
+@command
+async def list_(config: ConfigOption = None, json: JsonOption = False) -> None:
+    """List regions: weight, state, servers, and the sum of their slices over all quotas."""
+    async with operator(configuration(config)) as connected:
+        records = await connected.directory.regions()
+        servers = Counter(presence.region for presence in await connected.directory.present())
+        leader = await connected.directory.leader()
+        _, documents = await connected.allocations.list()
+    quotas: Counter[str] = Counter()
+    for stored in documents:
+        if stored.allocation is not None:
+            quotas.update(stored.allocation.slices.keys())
+    found = [
+        _describe(stored.record) | {"servers": servers[name], "quotas": quotas[name]}
+        for name, stored in sorted(records.items())
+    ]
+    if json:
+        print_json({"leader": leader, "regions": found})
+        return
+    print_table(
+        ("region", "weight", "state", "servers", "quotas"),
+        ((one["region"], one["weight"], _state(one), one["servers"], one["quotas"]) for one in found),
+    )
+    out.print(f"coordinator: {leader or 'none leads'}", highlight=False)
+
+
+@app.command(epilog="Example: regionquota region weight eu 200")
+@command
+async def weight(
+    region: Region,
+    value: Annotated[int, typer.Argument(metavar="WEIGHT", help=f"0 to {regions.MAX_WEIGHT}; 100 is usual.")],
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Set a region's part of what nobody needs; in force from the next round on."""
+    async with operator(configuration(config)) as connected:
+        _show(await regions.set_weight(connected.directory, region, value), json=json)
+
+
+@app.command(epilog="Example: regionquota region drain eu · regionquota region drain eu --undo")
+@command
+async def drain(
+    region: Region,
+    undo: Annotated[bool, typer.Option("--undo", help="Let the region take part again.")] = False,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Move everything elsewhere that a region does not use; what it uses follows as it is given back."""
+    async with operator(configuration(config)) as connected:
+        _show(await regions.drain(connected.directory, region, back=undo), json=json)
+
+
+@app.command(epilog='Example: regionquota region freeze ap --why "network work"')
+@command
+async def freeze(
+    region: Region,
+    why: Annotated[str, typer.Option(help="For whoever looks at it at night.")] = "by hand",
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Keep a region's allocation as it is until it is thawed; it goes on serving from its slices."""
+    async with operator(configuration(config)) as connected:
+        _show(await regions.freeze(connected.directory, region, why, time.time()), json=json)
+
+
+@app.command(epilog="Example: regionquota region thaw ap")
+@command
+async def thaw(region: Region, config: ConfigOption = None, json: JsonOption = False) -> None:
+    """Take a freeze back. A region that does not answer is frozen again by the next round."""
+    async with operator(configuration(config)) as connected:
+        _show(await regions.thaw(connected.directory, region), json=json)
+
+
+def _describe(record: RegionRecord) -> dict[str, Any]:
+    frozen = record.frozen
+    return {
+        "region": record.name,
+        "weight": record.weight,
+        "status": record.status.value,
+        "frozen": None
+        if frozen is None
+        else {"since": write_time(frozen.since), "by": frozen.by.value, "why": frozen.why},
+    }
+
+
+def _state(one: dict[str, Any]) -> str:
+    frozen = one["frozen"]
+    if frozen is None:
+        return str(one["status"])
+    return f"frozen since {frozen['since']} by {frozen['by']}: {frozen['why']}"
+
+
+def _show(record: RegionRecord, *, json: bool) -> None:
+    described = _describe(record)
+    if json:
+        print_json(described)
+    else:
+        out.print(f"{record.name}: weight {record.weight:,}, {_state(described)}", highlight=False)
