@@ -1,13 +1,13 @@
 """Checks a running deployment: what etcd says, what the regions hold, and what their ledgers add up to."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.errors import Unavailable
-from regionquota.ports import AllocationStore, RegionStore, Stored
+from regionquota.ports import AllocationStore, RegionStore
 
 MAX_LOOKS: Final = 10
 """A region that moves while it is looked at is looked at again, at most so often."""
@@ -32,13 +32,7 @@ class Finding:
 
 async def audit(allocations: AllocationStore, stores: Mapping[Region, RegionStore]) -> AsyncIterator[Finding]:
     """Finds differences, also while the deployment is at work; a finding per check and region."""
-    try:
-        _, documents = await allocations.list()
-    except Unavailable as error:
-        yield Finding("invariant A: pool + retired + slices = limit", None, 0, Verdict.UNKNOWN, str(error))
-        documents = []
-    else:
-        yield _invariant_a(documents)
+    yield await _invariant_a(allocations)
     for region, store in stores.items():
         yield await _guarded("invariant B: slice in Postgres <= slice in etcd", region, allocations, store)
         yield await _guarded("counters = ledgers", region, None, store)
@@ -57,17 +51,16 @@ async def _guarded(check: str, region: Region, allocations: AllocationStore | No
     return Finding(check, region, checked, verdict, difference)
 
 
-def _invariant_a(documents: Sequence[Stored]) -> Finding:
-    """An allocation that does not add up cannot be built, so those that were listed do; this says so in numbers."""
+async def _invariant_a(allocations: AllocationStore) -> Finding:
+    """An allocation that does not add up cannot be built, so what cannot be read is what does not hold."""
     check = "invariant A: pool + retired + slices = limit"
-    for stored in documents:
-        allocation = stored.allocation
-        if allocation is None:
-            continue
-        parts = allocation.pool + allocation.retired + sum(allocation.slices.values())
-        if parts != allocation.limit:
-            difference = f"{stored.key} at revision {stored.revision}: {parts} of a limit of {allocation.limit}"
-            return Finding(check, None, len(documents), Verdict.VIOLATED, difference)
+    try:
+        _, documents = await allocations.list()
+        damaged = await allocations.damaged()
+    except Unavailable as error:
+        return Finding(check, None, 0, Verdict.UNKNOWN, str(error))
+    if damaged:
+        return Finding(check, None, len(documents), Verdict.VIOLATED, damaged[0])
     return Finding(check, None, len(documents), Verdict.HOLDS)
 
 

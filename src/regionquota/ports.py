@@ -3,7 +3,7 @@
 Each port has one contract suite (tests/contract) that runs against memory and against the real thing.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -62,11 +62,18 @@ class AllocationStore(Protocol):
         ...
 
     async def list(self) -> tuple[int, Sequence[Stored]]:
-        """Linearizable. All documents, and the revision of etcd at which they were read."""
+        """Linearizable. All documents, and the revision of etcd at which they were read.
+
+        Passes over a document that cannot be read, as `watch` does: see `damaged`.
+        """
         ...
 
-    def watch(self, after: int) -> AsyncIterator[Sequence[Stored]]:
-        """Changes after revision `after`, in order, one item per etcd revision at least.
+    async def damaged(self) -> Sequence[str]:
+        """What `list` passes over: each with its key and why it is no allocation that adds up (invariant A)."""
+        ...
+
+    def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
+        """Changes after revision `after`, in order, one item per etcd revision at least. To be closed (`aclosing`).
 
         Ends only by `CompactedError` or `EtcdUnavailable`; never reconnects by itself, so nothing is skipped.
         """
@@ -141,7 +148,9 @@ class Directory(Protocol):
         """As `AllocationStore.swap`."""
         ...
 
-    async def announce(self, session: Session, presence: Presence) -> None: ...
+    async def announce(self, session: Session, presence: Presence) -> None:
+        """`EtcdUnavailable` also for a session that is gone; so for `report` and `lead`."""
+        ...
 
     async def present(self) -> Sequence[Presence]: ...
 

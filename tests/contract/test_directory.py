@@ -203,6 +203,14 @@ async def test_one_leads_and_another_does_not(directory: Directory) -> None:
     assert "one" == await directory.leader()
 
 
+async def test_a_session_that_is_gone_does_not_lead_in_place_of_another(directory: Directory) -> None:
+    gone = await directory.open_session(LONG_S)
+    await gone.close()
+    await directory.lead(await directory.open_session(LONG_S), "other")
+    assert await directory.lead(gone, "gone") is None
+    assert "other" == await directory.leader()
+
+
 async def test_asking_again_while_leading_returns_the_same_fence(directory: Directory) -> None:
     session = await directory.open_session(LONG_S)
     fence = await directory.lead(session, "one")

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeAlias
 
+from tests.core.builders import QUOTA, adjust, at, differences, finish, reserve
+
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import (
@@ -29,7 +31,6 @@ from regionquota.core.invariants import SliceChange
 from regionquota.core.quota import Kind, Region
 from regionquota.ports import Stored
 from regionquota.region.steps import carry_out, claim, synchronise
-from tests.core.builders import QUOTA, adjust, at, differences, finish, reserve
 
 REGIONS = ("ap", "eu", "us")
 AGENTS_PER_REGION = 2

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.region.explorer import Violation, explore
 
 from regionquota.adapters.memory import region_store
 from regionquota.adapters.memory.coordination import MemoryCoordination
@@ -12,7 +13,6 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.periods import TIMELESS
 from regionquota.core.quota import Kind
 from regionquota.core.slice import Holding, apply
-from tests.region.explorer import Violation, explore
 
 HONEST_SEEDS = 120
 SEEDS_TO_FIND = 400
@@ -52,7 +52,7 @@ def test_fence_1_is_missed_when_an_older_revision_is_not_refused(monkeypatch: py
         return apply(None if holding is None else replace(holding, revision=0), *rest)
 
     applied_otherwise(monkeypatch, unfenced)
-    print(missed("B"))
+    missed("B")
 
 
 def test_fence_2_is_missed_when_a_swap_does_not_compare_the_revision(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +63,7 @@ def test_fence_2_is_missed_when_a_swap_does_not_compare_the_revision(monkeypatch
         return await swap(self, key, current, allocation)
 
     monkeypatch.setattr(MemoryCoordination, "swap", blind)
-    print(missed("B"))
+    missed("B")
 
 
 def test_fence_3_is_missed_when_the_epoch_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,4 +71,4 @@ def test_fence_3_is_missed_when_the_epoch_is_not_looked_at(monkeypatch: pytest.M
         return apply(holding, key, replace(allocation, epoch=TIMELESS), *rest)
 
     applied_otherwise(monkeypatch, timeless)
-    print(missed("C"))
+    missed("C")

@@ -1,5 +1,6 @@
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from regionquota.core.allocation import new_allocation as new
 from regionquota.core.counter import Counter
 from regionquota.core.quota import Kind, QuotaKey
 from regionquota.errors import EtcdUnavailable
+from regionquota.ports import Stored
 from regionquota.replay import Proof, Sights, observer
 from regionquota.replay.observer import Observer
 from regionquota.replay.transfers import Movement
@@ -101,7 +103,7 @@ async def test_a_history_that_cannot_be_completed_proves_nothing(
         etcd.down = True
         seen = await watching.finish(SOON)
     assert (Proof.UNKNOWN, Proof.UNKNOWN) == (seen.invariant_a, seen.invariant_b)
-    assert (f"the history of {key} ends at revision 4: etcd does not answer",) == seen.gaps
+    assert (f"the history of {key} ends at revision 4: etcd is stopped",) == seen.gaps
 
 
 async def test_a_violation_in_an_incomplete_history_is_still_one(
@@ -170,6 +172,47 @@ async def test_a_document_that_does_not_add_up_violates_a(
     assert "pool + retired + slices is 7, the limit 8" in seen.differences[0]
 
 
+async def test_a_history_in_which_nothing_is_passed_over_confirms_the_watch(
+    etcd: Any, databases: Any, sights: Sights, key: QuotaKey
+) -> None:
+    async def history(quota: QuotaKey, after: int, upto: int) -> Sequence[Stored]:
+        return [stored for stored in etcd.log if stored.key == quota and after < stored.revision <= upto]
+
+    async with Observer(key, replace(sights, history=history)) as watching:
+        hand_over_from_eu_to_us(etcd, databases, key)
+        await settled(lambda: watching.slices_sum == 100)
+        seen = await watching.finish(SOON)
+    assert (4, Proof.HELD, Proof.HELD) == (seen.revisions_checked, seen.invariant_a, seen.invariant_b)
+
+
+async def test_a_revision_that_the_watch_passed_over_is_found_out(
+    etcd: Any, databases: Any, sights: Sights, key: QuotaKey
+) -> None:
+    async def history(quota: QuotaKey, after: int, upto: int) -> Sequence[Stored]:
+        raise EtcdUnavailable("cannot read the document at revision 2: it does not add up")
+
+    async with Observer(key, replace(sights, history=history)) as watching:
+        hand_over_from_eu_to_us(etcd, databases, key)
+        await settled(lambda: watching.slices_sum == 100)
+        seen = await watching.finish(0.1)
+    assert (Proof.UNKNOWN, Proof.UNKNOWN) == (seen.invariant_a, seen.invariant_b)
+    assert "cannot read the document at revision 2" in seen.gaps[0]
+
+
+async def test_a_sampler_that_breaks_is_told_and_takes_no_proof_away(
+    etcd: Any, databases: Any, sights: Sights, key: QuotaKey
+) -> None:
+    def fail() -> None:
+        raise LookupError("a column is missing")
+
+    databases["eu"].before_holding = fail
+    async with Observer(key, sights) as watching:
+        hand_over_from_eu_to_us(etcd, databases, key)
+        seen = await watching.finish(SOON)
+    assert ("the observer's sampling ended early: LookupError: a column is missing",) == seen.notes
+    assert Proof.HELD is seen.invariant_b
+
+
 async def test_a_database_that_cannot_be_read_proves_nothing(
     etcd: Any, databases: Any, sights: Sights, key: QuotaKey
 ) -> None:
@@ -181,17 +224,25 @@ async def test_a_database_that_cannot_be_read_proves_nothing(
     assert ("the slice ledger of us cannot be read: the database is stopped",) == seen.gaps
 
 
-async def test_a_ledger_that_lacks_a_row_proves_nothing(
+async def test_a_ledger_without_its_start_proves_nothing(
     etcd: Any, databases: Any, sights: Sights, key: QuotaKey
 ) -> None:
     async with Observer(key, sights) as watching:
         hand_over_from_eu_to_us(etcd, databases, key)
-        databases["us"].hold(50, 4, before=55)
+        del databases["us"].rows[0]
         seen = await watching.finish(SOON)
-    assert (Proof.UNKNOWN, ("the slice ledger of us goes from 60 to 55 without a row",)) == (
+    assert (Proof.UNKNOWN, ("the slice ledger of us lacks its start: it begins with 40 units",)) == (
         seen.invariant_b,
         seen.gaps,
     )
+
+
+async def test_a_ledger_with_a_hole_violates_b(etcd: Any, databases: Any, sights: Sights, key: QuotaKey) -> None:
+    async with Observer(key, sights) as watching:
+        hand_over_from_eu_to_us(etcd, databases, key)
+        databases["us"].hold(50, 4, before=55)
+        seen = await watching.finish(SOON)
+    assert Proof.VIOLATED is seen.invariant_b
 
 
 async def test_a_quota_that_was_never_written_or_was_deleted_proves_nothing(

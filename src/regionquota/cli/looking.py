@@ -62,18 +62,16 @@ def _show_all(found: Sequence[Transfer], *, json: bool) -> None:
         print_json([_describe(one) for one in found])
         return
     print_table(
-        ("time", "quota", "region", "before", "after", "change", "to", "took", "revision"),
+        ("time (UTC)", "quota", "region", "slice", "change", "to", "took"),
         (
             (
-                write_time(one.at),
+                write_time(one.at)[5:-1].replace("T", " "),
                 str(one.key),
                 one.region,
-                one.before,
                 one.after,
                 f"{one.after - one.before:+,}",
                 ", ".join(one.towards),
                 None if one.took is None else f"{one.took * 1000:.0f} ms",
-                one.revision,
             )
             for one in found
         ),

@@ -3,7 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.quota import QuotaKey, Region
@@ -32,7 +32,7 @@ class SliceProof:
 def check_slices(
     history: Sequence[tuple[int, Allocation]], changes: Mapping[Region, Sequence[SliceChange]]
 ) -> SliceProof:
-    """Invariant B at every revision of `history` (ascending), not only at samples.
+    """Invariant B at every revision of `history` (ascending), not only at samples, and that no row is missing.
 
     A region holds `after` from the moment it applied `revision` until it applied the next change at revision
     n; all the documents of revisions up to and including n may have been current meanwhile, so all of them
@@ -42,6 +42,7 @@ def check_slices(
     sums = [0] * len(history)
     differences: list[str] = []
     for region, rows in changes.items():
+        differences += _gaps(rows)
         largest = [0] * len(history)
         for row, held_until in _spans(rows):
             first = bisect_left(revisions, row.revision)
@@ -61,3 +62,15 @@ def _spans(rows: Sequence[SliceChange]) -> Iterator[tuple[SliceChange, int | Non
     """Each row with the last revision at which it may still have been what the region held; None: still is."""
     for row, following in zip_longest(rows, rows[1:]):
         yield row, None if following is None else following.revision
+
+
+def _gaps(rows: Sequence[SliceChange]) -> Iterator[str]:
+    """Where a row does not follow from the one before it: what was held in between, nobody can say."""
+    for row, following in pairwise(rows):
+        if following.revision < row.revision:
+            yield f"{row.key}: {row.region} went back from revision {row.revision} to {following.revision}"
+        if following.before != row.after:
+            yield (
+                f"{row.key}: {row.region} held {row.after} after revision {row.revision}, "
+                f"but {following.before} before revision {following.revision}"
+            )

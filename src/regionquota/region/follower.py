@@ -51,7 +51,7 @@ class Follower:
         """List, then watch, until it is time for the next full list. Raises `EtcdUnavailable`."""
         revision = await self.relist()
         try:
-            async with asyncio.timeout(self._relist_interval_s), aclosing(self._allocations.watch(revision)) as changes:  # type: ignore[type-var]
+            async with asyncio.timeout(self._relist_interval_s), aclosing(self._allocations.watch(revision)) as changes:
                 async for batch in changes:
                     for stored in batch:
                         await self.take(stored)

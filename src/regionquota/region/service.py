@@ -71,7 +71,8 @@ class RegionService:
             case Granted(holding=holding, replayed=False):
                 self._meter.granted(key, amount)
                 self._watch_headroom(holding)
-            case Denied(holding=holding):
+            case Denied(holding=holding) if amount <= holding.limit:
+                # What the whole limit could not serve is no demand: it must not draw headroom here in vain.
                 self._meter.denied(key, amount)
                 self._claims.run_short(key, amount + self._headroom_of(holding))
         return outcome

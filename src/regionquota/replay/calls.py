@@ -92,7 +92,8 @@ class RegionCalls:
         await self._call("POST", f"{self._reservations}/{quote(reservation_id, safe='')}/commit", b"{}")
 
     async def release(self, reservation_id: str) -> None:
-        await self._call("POST", f"{self._reservations}/{quote(reservation_id, safe='')}/release", b"{}")
+        """A conflict is as good: the hold has expired in the meantime."""
+        await self._call("POST", f"{self._reservations}/{quote(reservation_id, safe='')}/release", b"{}", also=409)
 
     async def adjust(self, request_id: str, delta: int) -> None:
         quota = self._quota

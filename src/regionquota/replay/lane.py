@@ -70,8 +70,9 @@ class Lane:
         await self._side_by_side(self._commit_and_return, self._unsettled)
 
     async def _work(self, begun: float) -> None:
+        patience = self._plan.bin_s if self._plan.patience_s is None else self._plan.patience_s
         while (arrival := await self._queue.get()) is not None:
-            if monotonic() - begun - arrival.at > self._plan.bin_s:
+            if monotonic() - begun - arrival.at > patience:
                 self._load.late[self._at] += 1
             else:
                 await self._serve(releases=arrival.releases)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -34,11 +34,16 @@ class Proof(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sights:
-    """What an observer looks at: etcd itself, not through anything that a replay cuts, and each region's database."""
+    """What an observer looks at: etcd itself, not through anything that a replay cuts, and each region's database.
+
+    `history(key, after, upto)` returns all revisions of one document, or raises `EtcdUnavailable` for one that
+    cannot be read. Needed where `allocations.watch` passes over such documents: it would hide a violation of A.
+    """
 
     allocations: AllocationStore
     directory: Directory
     regions: Mapping[Region, RegionStore]
+    history: Callable[[QuotaKey, int, int], Awaitable[Sequence[Stored]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class Observation:
     movement: Movement
     freezes: Mapping[Region, int]
     thaws: Mapping[Region, int]
+    notes: tuple[str, ...] = ()
 
 
 class Observer:
@@ -66,9 +72,10 @@ class Observer:
         self._quota = quota
         self._sights = sights
         self._history: list[tuple[int, Allocation]] = []
-        self._seen = 0
+        self._begun = self._seen = 0
         self._news = asyncio.Event()
         self._gaps: list[str] = []
+        self._notes: list[str] = []
         self._unreadable: list[str] = []
         self._samples = self._cuts = self._largest_sum = self._largest_spent = 0
         self._freezes: Counter[Region] = Counter()
@@ -84,7 +91,8 @@ class Observer:
 
     async def __aenter__(self) -> Self:
         """Raises `EtcdUnavailable`."""
-        self._seen, documents = await self._sights.allocations.list()
+        self._begun, documents = await self._sights.allocations.list()
+        self._seen = self._begun
         self._record(documents)
         self._start("watch", self._watch())
         self._start("sampling", self._sample())
@@ -103,6 +111,7 @@ class Observer:
         await self._catch_up(by)
         for what in list(self._tasks):
             await self._stop(what)
+        await self._read_again(by)
         # The ledgers are read after the last revision of the history: a decrease is in its ledger before the
         # revision that gives the capacity to somebody else, so no row that matters can be missing.
         changes = {region: await self._changes(region, store, by) for region, store in self._sights.regions.items()}
@@ -127,6 +136,7 @@ class Observer:
             movement=sum_up(allocation for _, allocation in self._history),
             freezes=dict(self._freezes),
             thaws=dict(self._thaws),
+            notes=tuple(self._notes),
         )
 
     def _start(self, what: str, work: Coroutine[Any, Any, None]) -> None:
@@ -137,7 +147,7 @@ class Observer:
         task.cancel()
         (outcome,) = await asyncio.gather(task, return_exceptions=True)
         if isinstance(outcome, Exception):
-            self._gaps.append(f"the {what} ended early: {type(outcome).__name__}: {outcome}")
+            self._notes.append(f"the observer's {what} ended early: {type(outcome).__name__}: {outcome}")
 
     async def _watch(self) -> None:
         while True:
@@ -183,11 +193,13 @@ class Observer:
 
     async def _catch_up(self, by: float) -> None:
         """Wait until the history reaches the document's newest revision."""
-        newest = None
+        reach = "etcd does not answer"
         while monotonic() < by and not self._unreadable:
             try:
                 newest, _ = await self._sights.allocations.read(self._quota)
-            except EtcdUnavailable:
+                reach = f"etcd is at revision {newest}"
+            except EtcdUnavailable as error:
+                reach = str(error)
                 await asyncio.sleep(RETRY_S)
                 continue
             except (ProtocolError, ValueError) as error:
@@ -198,8 +210,28 @@ class Observer:
             await self._stop("watch")
             self._start("watch", self._watch())
         if not self._unreadable:
-            reach = "etcd does not answer" if newest is None else f"etcd is at revision {newest}"
             self._gaps.append(f"the history of {self._quota} ends at revision {self._seen}: {reach}")
+
+    async def _read_again(self, by: float) -> None:
+        """Put the history that leaves nothing out in place of what the watch has shown."""
+        read, shown = self._sights.history, self._history
+        if read is None or not shown or self._gaps or self._unreadable:
+            return
+        while True:
+            try:
+                versions = await read(self._quota, self._begun, shown[-1][0])
+            except CompactedError as error:
+                self._gaps.append(f"the history of {self._quota} cannot be read again, etcd has compacted it: {error}")
+                return
+            except EtcdUnavailable as error:
+                if monotonic() > by:
+                    self._gaps.append(f"the history of {self._quota} cannot be read again: {error}")
+                    return
+                await asyncio.sleep(RETRY_S)
+            else:
+                self._history = [known for known in shown if known[0] <= self._begun]
+                self._record(versions)
+                return
 
     async def _seen_up_to(self, revision: int, by: float) -> bool:
         with suppress(TimeoutError):
@@ -223,11 +255,11 @@ class Observer:
                     return changes
                 await asyncio.sleep(RETRY_S)
                 continue
-            for row in page:
-                held = changes[-1].after if changes else 0
-                if row.before != held:
-                    self._gaps.append(f"the slice ledger of {region} goes from {held} to {row.before} without a row")
-                changes.append(SliceChange(row.key, region, row.revision, row.before, row.after))
+            if not changes and page and page[0].before != 0:
+                self._gaps.append(
+                    f"the slice ledger of {region} lacks its start: it begins with {page[0].before} units"
+                )
+            changes += (SliceChange(row.key, region, row.revision, row.before, row.after) for row in page)
             if len(page) < PAGE:
                 return changes
             last = page[-1].id

@@ -65,6 +65,8 @@ class ReplayPlan:
     run: str = field(default_factory=lambda: secrets.token_hex(4))
     connections: int = 64
     call_timeout_s: float = 2.0
+    patience_s: float | None = None
+    """How long a unit waits for a free connection before it is late, and not sent at all. None: one bin."""
     closing_s: float = 30.0
     """How long giving back, and completing the histories, may each take after the last bin."""
     partitions: Sequence[Partition] = ()

@@ -126,7 +126,7 @@ class Report:
         yield "admitted", _units(self.admitted), f"{self.admitted / max(self.elapsed_s, 0.001):,.0f} units/s"
         yield "denied", _units(self.denied), "answered 429: no capacity free in that region"
         yield "failed reserves", _units(self.failed), "no grant and no denial: a slice could have served them"
-        yield "late", _units(self.late), "never sent: no connection free within one bin"
+        yield "late", _units(self.late), "never sent: no connection free in time"
         for what, count in self.load.failed_calls.items():
             yield "failed calls", f"{count:,} calls", what
         yield "one exact counter", _units(self.oracle_admitted), "what it admits of the very same requests"

@@ -1,12 +1,12 @@
 """`AllocationStore` over etcd: one key per allocation, compare-and-swap on its mod_revision."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from itertools import groupby
 
 from etcd3aio.kv import prefix_range_end
 
 from regionquota.adapters.etcd.changes import Change
-from regionquota.adapters.etcd.codec import decode_allocation, encode_allocation, unreadable
+from regionquota.adapters.etcd.codec import UnreadableDocument, decode_allocation, encode_allocation, unreadable
 from regionquota.adapters.etcd.gateway import Entry, Gateway
 from regionquota.adapters.etcd.keys import Keyspace
 from regionquota.adapters.etcd.reading import Reader
@@ -41,7 +41,17 @@ class EtcdAllocationStore:
         revision, entries = await self._gateway.scan(self._keys.allocations)
         return revision, list(self._reader.readable(entries, self.stored))
 
-    async def watch(self, after: int) -> AsyncIterator[Sequence[Stored]]:
+    async def damaged(self) -> Sequence[str]:
+        _, entries = await self._gateway.scan(self._keys.allocations)
+        found = []
+        for entry in entries:
+            try:
+                self.stored(entry)
+            except UnreadableDocument as error:
+                found.append(str(error))
+        return found
+
+    async def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
         start = self._keys.allocations
         async with self._gateway.watch(start, prefix_range_end(start), after) as changes:
             while True:

@@ -14,7 +14,7 @@ async def history(
 ) -> Sequence[Stored]:
     """All versions of one document written after revision `after`, up to and including `upto`, in order.
 
-    None where the document does not exist at `upto`. Raises `CompactedError` when etcd no longer has them, and
+    Empty where the document does not exist at `upto`. Raises `CompactedError` when etcd no longer has them, and
     `EtcdUnavailable` at the deadline or for a version that cannot be read: no version is left out.
     """
     try:

@@ -2,7 +2,7 @@
 
 import asyncio
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -84,7 +84,10 @@ class MemoryCoordination:
         self._end_expired()
         return self._revision, tuple(self._allocations.values())
 
-    async def watch(self, after: int) -> AsyncIterator[Sequence[Stored]]:
+    async def damaged(self) -> Sequence[str]:
+        return ()
+
+    async def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
         while True:
             if after + 1 < self._compacted:
                 raise CompactedError(f"revision {after + 1} was compacted: the history begins at {self._compacted}")
@@ -140,8 +143,9 @@ class MemoryCoordination:
         return [(region, word) for (region, _), leased in self._demands.items() for word in leased.value]
 
     async def lead(self, session: Session, name: str) -> Fence | None:
-        self._require_open(session)
+        self._end_expired()
         if self._leader is None:
+            self._require_open(session)
             self._leader = _Leased(session, name)
             self._leading_since = self._next_revision()
         return Fence(LEADER, self._leading_since) if self._leader.session is session else None

@@ -1,7 +1,7 @@
 """RegionStore on Postgres: load under locks, decide in the core, store with set-based statements."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import asyncpg
@@ -22,6 +22,10 @@ MAX_RESTARTS = 5
 """How often one call starts over when another process inserted the same key in between."""
 
 
+class _Overtaken(Exception):  # noqa: N818
+    """What a batch works on was made after it had been looked for, so it is not locked."""
+
+
 class PostgresRegionStore:
     """Times out by `deadlines`; the pool is the caller's to open and close."""
 
@@ -38,8 +42,8 @@ class PostgresRegionStore:
                     outcomes, writes = decide(loaded, batch, now)
                     await _store(conn, writes)
                 return outcomes
-            except asyncpg.UniqueViolationError:
-                # Another process reserved with the same request id on another quota: the next look finds it.
+            except (asyncpg.UniqueViolationError, _Overtaken):
+                # Another process used the same request id in between: the next look finds what it made.
                 continue
         raise StoreUnavailable(f"gave up after {MAX_RESTARTS} collisions of request ids with another process")
 
@@ -134,7 +138,7 @@ async def _load(conn: Connection, batch: Sequence[Command]) -> Loaded:
     if wanted:
         await _load_counters(conn, loaded, wanted)
     if reserves:
-        await _load_requests(conn, loaded, reserves)
+        await _load_requests(conn, loaded, reserves, wanted)
     if adjusts:
         asked = rows.columns([(command.key.tenant, command.request_id) for command in adjusts])
         for row in await conn.fetch(LEDGER["load_adjustments"], *asked):
@@ -156,7 +160,9 @@ async def _load_counters(conn: Connection, loaded: Loaded, wanted: Iterable[Quot
             loaded.closed[rows.key_of(row), row["epoch"]] = rows.counter_of(row)
 
 
-async def _load_requests(conn: Connection, loaded: Loaded, reserves: Sequence[Reserve]) -> None:
+async def _load_requests(
+    conn: Connection, loaded: Loaded, reserves: Sequence[Reserve], wanted: Container[QuotaKey]
+) -> None:
     """Reserves whose id is known already. Their quota may differ from the one asked for, so it is loaded too."""
     asked = rows.columns([(command.key.tenant, command.request_id) for command in reserves])
     for row in await conn.fetch(LEDGER["load_requests"], *asked):
@@ -164,6 +170,8 @@ async def _load_requests(conn: Connection, loaded: Loaded, reserves: Sequence[Re
         loaded.requests[known.key.tenant, known.request_id] = known.id
         loaded.reservations.setdefault(known.id, known)
         if known.key not in loaded.holdings:
+            if known.key in wanted:
+                raise _Overtaken
             holding = await conn.fetchrow(READS["holding"], known.key.tenant, known.key.resource, known.key.scope)
             assert holding is not None, "a reservation's quota has a counter in its region for ever"
             loaded.holdings[known.key] = rows.holding_of(holding)
