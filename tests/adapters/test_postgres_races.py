@@ -233,19 +233,20 @@ async def test_a_quota_that_appears_while_a_batch_is_decided_is_not_written_over
     """The batch finds no counter to lock. Before it looks for its request ids, another process makes and uses one."""
     here, there = pair
     load_requests = store_module._load_requests
+    batch = [reserve(60, name=reservation_name(3), request="x"), reserve(35, name=reservation_name(4), request="y")]
     later: list[asyncio.Task[list[Outcome]]] = []
 
-    async def overtaken(conn: Any, loaded: Any, *rest: Any) -> None:
-        if await there.holding(QUOTA) is None:
+    async def overtaken(conn: Any, loaded: Any, reserves: Any, *rest: Any) -> None:
+        ours = reserves == batch
+        if ours and await there.holding(QUOTA) is None:
             await give((there, there), 100)
             await put(there, reserve(60, name=reservation_name(1), request="x"))
-        await load_requests(conn, loaded, *rest)
-        if not later:
+        await load_requests(conn, loaded, reserves, *rest)
+        if ours and not later:
             later.append(asyncio.create_task(put(there, reserve(30, name=reservation_name(2)))))
             await asyncio.wait(later, timeout=0.2)
 
     monkeypatch.setattr(store_module, "_load_requests", overtaken)
-    again = reserve(60, name=reservation_name(3), request="x")
-    mine, theirs = await put(here, again, reserve(35, name=reservation_name(4), request="y")), await later[0]
+    mine, theirs = await put(here, *batch), await later[0]
     assert [Granted, Granted, Denied] == [type(one) for one in (*mine, *theirs)]
     await exact(pair)

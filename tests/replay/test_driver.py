@@ -36,7 +36,7 @@ class World:
     """Of a call to this path, after doing what was asked."""
     refuse: Callable[[], int] = lambda: 0
     """A status to answer with instead of doing anything."""
-    delay_s: float = 0.0
+    delay_s: Callable[[], float] = lambda: 0.0
     urls: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -53,8 +53,7 @@ class World:
 
     def _mischief(self, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
-            if self.delay_s:
-                await asyncio.sleep(self.delay_s)
+            await asyncio.sleep(self.delay_s())
             if status := self.refuse():
                 return web.json_response({"detail": "no"}, status=status, headers={"Retry-After": "0"})
             answer = await handler(request)
@@ -87,9 +86,10 @@ class World:
         reservation_id, event = request.match_info["id"], request.match_info["event"]
         state = {"commit": "COMMITTED", "release": "RELEASED"}[event]
         known = self.reservations[reservation_id]
-        if known not in {"PENDING", state}:
+        late_commit = known == "EXPIRED" and event == "commit"
+        if known not in {"PENDING", state} and not late_commit:
             return web.json_response({}, status=409)
-        self.used += known == "PENDING" and state == "COMMITTED"
+        self.used += known != state and state == "COMMITTED"
         self.reservations[reservation_id] = state
         return web.json_response({})
 
@@ -117,13 +117,19 @@ async def world(etcd: Any, key: QuotaKey) -> AsyncIterator[World]:
 def plan(bins: int = 3, per_bin: int = 30, **words: Any) -> ReplayPlan:
     trace = Trace(("eu", "us"), tuple((per_bin, per_bin) for _ in range(bins)))
     return ReplayPlan(
-        trace, **{"run": "test", "bin_s": 0.1, "limit_factor": 3, "closing_s": 2, "patience_s": 9, **words}
+        trace, **{"run": "test", "bin_s": 0.1, "limit_factor": 3, "closing_s": 20, "patience_s": 9, **words}
     )
 
 
 def every(nth: int) -> Callable[[], bool]:
     calls = iter(range(10**9))
     return lambda: next(calls) % nth == nth - 1
+
+
+def during(first: int, last: int, then: Any) -> Callable[[], Any]:
+    """`then` for the calls from `first` to `last`, by number."""
+    calls = iter(range(10**9))
+    return lambda: then if first <= next(calls) <= last else 0
 
 
 async def test_demand_within_the_limit_is_admitted_and_all_given_back(world: World, sights: Sights) -> None:
@@ -200,8 +206,7 @@ async def test_failures_are_no_denials(world: World, sights: Sights) -> None:
 
 
 async def test_a_server_that_is_away_for_a_while_is_asked_again(world: World, sights: Sights) -> None:
-    asyncio.get_running_loop().call_later(0.2, setattr, world, "refuse", lambda: 503)
-    asyncio.get_running_loop().call_later(0.4, setattr, world, "refuse", lambda: 0)
+    world.refuse = during(50, 150, 503)
     report = await replay(plan(), Targets(world.urls), sights)
     assert report.load.failed_calls["reserve: http 503"] > 0
     assert (0, 0, 0) == (world.used, world.reserved, report.load.unreturned)
@@ -209,22 +214,20 @@ async def test_a_server_that_is_away_for_a_while_is_asked_again(world: World, si
 
 
 async def test_a_refusal_for_good_is_not_repeated(world: World, sights: Sights) -> None:
-    asyncio.get_running_loop().call_later(0.1, setattr, world, "refuse", lambda: 404)
-    asyncio.get_running_loop().call_later(0.25, setattr, world, "refuse", lambda: 0)
+    world.refuse = during(50, 80, 404)
     report = await replay(plan(release_share=0), Targets(world.urls), sights)
     assert report.failed == report.load.failed_calls["reserve: http 404"] > 0
 
 
 async def test_a_call_without_an_answer_ends_by_its_timeout(world: World, sights: Sights) -> None:
-    asyncio.get_running_loop().call_later(0.05, setattr, world, "delay_s", 0.5)
-    asyncio.get_running_loop().call_later(0.15, setattr, world, "delay_s", 0.0)
-    report = await replay(plan(call_timeout_s=0.1), Targets(world.urls), sights)
+    world.delay_s = during(50, 60, 1.0)
+    report = await replay(plan(call_timeout_s=0.3), Targets(world.urls), sights)
     assert sum(count for what, count in report.load.failed_calls.items() if "timeout" in what) > 0
     assert (0, 0) == (world.used, world.reserved)
 
 
 async def test_what_cannot_start_in_time_is_counted_as_late(world: World, sights: Sights) -> None:
-    world.delay_s = 0.02
+    world.delay_s = lambda: 0.02
     report = await replay(plan(connections=1, patience_s=0.1), Targets(world.urls), sights)
     assert report.late > 50
     assert 180 == report.admitted + report.denied + report.failed + report.late
@@ -232,7 +235,7 @@ async def test_what_cannot_start_in_time_is_counted_as_late(world: World, sights
 
 
 async def test_units_that_cannot_be_given_back_are_reported(world: World, sights: Sights) -> None:
-    asyncio.get_running_loop().call_later(0.15, setattr, world, "refuse", lambda: 503)
+    world.refuse = during(50, 10**9, 503)
     report = await replay(plan(bins=2, closing_s=0.2), Targets(world.urls), sights)
     assert report.load.unreturned >= world.used + world.reserved > 0
 

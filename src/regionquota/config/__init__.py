@@ -20,6 +20,7 @@ from regionquota.config.sections import (
     ServiceConfig,
     SweeperConfig,
     TelemetryConfig,
+    check_region_name,
     require_deployment,
     require_region,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "ServiceConfig",
     "SweeperConfig",
     "TelemetryConfig",
+    "check_region_name",
     "load",
     "render",
     "require_deployment",

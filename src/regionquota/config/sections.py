@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
+import msgspec
 from msgspec import Meta
 
 from regionquota.config.secrets import read_secret
@@ -163,6 +164,14 @@ def takes(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(kind))
     return "a path" if kind is Path else "a table"
+
+
+def check_region_name(what: str, name: str) -> None:
+    """Raise `ConfigError`, which begins with `what`, unless `name` can be that of a region."""
+    try:
+        msgspec.convert(name, RegionName)
+    except msgspec.ValidationError:
+        raise ConfigError(f'{what} takes {takes(RegionName)}, got "{name}"') from None
 
 
 def require_region(config: Config) -> None:

@@ -18,6 +18,7 @@ from regionquota.config import (
     DeploymentConfig,
     EtcdConfig,
     RegionConfig,
+    check_region_name,
     render,
 )
 from regionquota.core.quota import Region
@@ -44,6 +45,8 @@ class Options:
     def __post_init__(self) -> None:
         if not 1 <= len(set(self.regions)) == len(self.regions) <= MAX_REGIONS:
             raise ConfigError(f"--regions takes 1 to {MAX_REGIONS} different names, got {', '.join(self.regions)}")
+        for region in self.regions:
+            check_region_name("--regions", region)
 
 
 def default_data_dir() -> Path:

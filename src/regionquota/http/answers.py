@@ -1,6 +1,6 @@
 """Answers that say yes."""
 
-from typing import Any
+from typing import Any, Final
 
 from regionquota.core.commands import Adjusted, Granted
 from regionquota.core.periods import period_end
@@ -9,6 +9,9 @@ from regionquota.core.slice import Holding
 from regionquota.http.bodies import write_time
 from regionquota.http.problems import Answer
 from regionquota.ports import Stored
+
+MAX_STRUCTURED_INTEGER: Final = 10**15 - 1
+"""RFC 9651: no larger integer may stand in a structured header field; `remaining` and `limit` say it exactly."""
 
 
 def reservation_fields(held: Reservation) -> dict[str, Any]:
@@ -34,8 +37,8 @@ def granted(outcome: Granted) -> Answer:
     body = reservation_fields(outcome.reservation) | {"remaining": remaining, "limit": holding.limit}
     headers = {
         "Location": f"/v1/reservations/{outcome.reservation.id}",
-        "RateLimit-Policy": f'"quota";q={holding.limit}',
-        "RateLimit": f'"quota";r={remaining}',
+        "RateLimit-Policy": f'"quota";q={min(holding.limit, MAX_STRUCTURED_INTEGER)}',
+        "RateLimit": f'"quota";r={min(remaining, MAX_STRUCTURED_INTEGER)}',
     }
     if outcome.replayed:
         headers["Idempotency-Replayed"] = "true"

@@ -16,7 +16,8 @@ MAX_REASON_CHARACTERS: Final = 1000
 SHOWN: Final = 80
 """Characters of a refused value that its error repeats."""
 
-_NO_CONTROL: Final = r"^[^\x00-\x1f\x7f-\x9f]+\Z"
+_NO_CONTROL: Final = r"^(?![\s\S]*[\x00-\x1f\x7f-\x9f])"
+"""Means the same in Python and in ECMAScript, whose rules hold for the OpenAPI document."""
 Identifier = Annotated[
     str,
     Meta(
@@ -31,7 +32,7 @@ Delta = Annotated[
     int,
     Meta(ge=-MAX_AMOUNT, le=MAX_AMOUNT, description=f"an integer from -{MAX_AMOUNT} to {MAX_AMOUNT}, not 0"),
 ]
-Seconds = Annotated[int, Meta(ge=1, le=MAX_AMOUNT, description="a whole number of seconds, at least 1")]
+Seconds = Annotated[int, Meta(ge=1, description="a whole number of seconds, at least 1")]  # the most is configured
 Limit = Annotated[int, Meta(ge=0, le=MAX_AMOUNT, description=f"an integer from 0 to {MAX_AMOUNT}")]
 Version = Annotated[int, Meta(ge=1, le=MAX_AMOUNT, description=f"an integer from 1 to {MAX_AMOUNT}")]
 Reason = Annotated[
@@ -95,7 +96,7 @@ Body = TypeVar("Body", bound=Struct)
 
 _AT: Final = re.compile(r" - at `\$\.?(.*)`$")
 _MISSING: Final = re.compile(r"^Object missing required field `(.+?)`")
-_UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.+?)`")
+_UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
 
 
 def decode(raw: bytes | msgspec.Raw, kind: type[Body]) -> Body:
@@ -142,9 +143,15 @@ def _explain(message: str, raw: bytes, kind: type[Struct]) -> InvalidRequest:
         return InvalidRequest(name, f"unknown field {_show(name)}: {hint}")
     if at := _AT.search(message):
         name = at[1]
-        got = msgspec.json.decode(raw)[name]
-        return InvalidRequest(name, f"{name} must be {describe(fields[name])}, got {_show(got)}")
+        return InvalidRequest(name, f"{name} must be {describe(fields[name])}{_got(raw, name)}")
     return InvalidRequest("body", "the body must be a JSON object")
+
+
+def _got(raw: bytes, name: str) -> str:
+    try:
+        return f", got {_show(msgspec.json.decode(raw)[name])}"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the first mistake need not be the worst
+        return ""
 
 
 def _show(value: Any) -> str:

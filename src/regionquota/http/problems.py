@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote
 
 from regionquota.core.commands import Denied, Forbidden, RequestConflict, UnknownQuota
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
@@ -50,7 +51,7 @@ def unknown_quota(outcome: UnknownQuota) -> Answer:
     key = outcome.key
     detail = (
         f"unknown quota {key.resource} ({key.scope}) for tenant {key.tenant}: "
-        f"set one with PUT /v1/tenants/{key.tenant}/quotas/{key.resource}"
+        f"set one with PUT /v1/tenants/{quote(key.tenant, safe='')}/quotas/{quote(key.resource, safe='')}"
     )
     return problem(404, "unknown-quota", "No such quota", detail, field="resource", reason="UNKNOWN_QUOTA")
 

@@ -1,5 +1,6 @@
 """Around every handler: metrics, trace context, and the one place where exceptions become answers."""
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
@@ -31,7 +32,7 @@ def application(
     """An app with `routes`, probes, metrics and the OpenAPI document of both."""
     app = web.Application(client_max_size=max_body_bytes, middlewares=[_refusals(max_body_bytes)])
     for route in routes:
-        app.router.add_route(route.method, route.path, _handle(route, telemetry, max_body_bytes))
+        app.router.add_route(route.method, _pattern(route.path), _handle(route, telemetry, max_body_bytes))
     described = msgspec.json.encode(document(routes, title))
 
     async def healthz(_request: web.Request) -> web.Response:
@@ -53,6 +54,11 @@ def application(
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/openapi.json", openapi)
     return app
+
+
+def _pattern(path: str) -> str:
+    """Without a pattern of its own a part would match no braces, which identifiers may hold."""
+    return re.sub(r"{(\w+)}", r"{\1:[^/]+}", path)
 
 
 def _handle(route: Route, telemetry: Telemetry, max_body_bytes: int) -> _Handle:
@@ -81,6 +87,8 @@ async def _answer(route: Route, request: web.Request, max_body_bytes: int) -> An
         return problems.unavailable(error)
     except web.HTTPRequestEntityTooLarge:
         return problems.too_large(max_body_bytes)
+    except web.RequestPayloadError as error:
+        return problems.invalid(InvalidRequest("body", f"the body cannot be read: {error}"))
     except Exception:  # noqa: BLE001 - a caller gets an answer, the traceback goes to the log
         _log.exception("a call failed", operation=route.operation)
         detail = "the server could not carry this out; repeat it with the same id to learn what became of it"
