@@ -115,7 +115,7 @@ async def test_a_database_has_one_owner(database: str) -> None:
 async def test_what_a_counter_refuses_leaves_nothing_else_of_its_batch(
     lived_in: str, open_store: fixtures.OpenStore
 ) -> None:
-    """So a bug in the balances aborts a transaction instead of corrupting them; the constraint stands for such a bug."""
+    """So a bug in the balances aborts a transaction and corrupts nothing; the constraint stands for such a bug."""
     await fixtures.query(lived_in, "ALTER TABLE quota_counters ADD CONSTRAINT broken CHECK (used < 25)")
     store: PostgresRegionStore = await open_store()
     with pytest.raises(asyncpg.CheckViolationError, match="broken"):

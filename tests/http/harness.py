@@ -5,6 +5,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from io import BytesIO
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -74,6 +75,8 @@ class Api:
         """`body` bytes are sent as they are, an async iterator chunk by chunk, all else as JSON."""
         if body is not None and not isinstance(body, bytes | AsyncIterator):
             body = msgspec.json.encode(body)
+        if isinstance(body, bytes):
+            body = BytesIO(body)  # aiohttp warns of large bytes
         url = URL(self.url + path, encoded=True)
         async with self.session.request(method, url, data=body, headers=headers, allow_redirects=False) as response:
             raw = await response.read()
@@ -149,25 +152,18 @@ class Server:
     api: Api
     dsn: str
     etcd: EtcdClient
+    look: "asyncpg.Connection[asyncpg.Record]"
 
     async def contents(self) -> dict[str, str]:
         """Row count and digest of each table: equal before and after means that nothing was written."""
         parts = [
-            f"(SELECT count(*) || coalesce(md5(string_agg(t::text, '|' ORDER BY t::text)), '') FROM {name} AS t) AS {name}"
+            f"(SELECT count(*) || coalesce(md5(string_agg(t::text, '' ORDER BY t::text)), '') FROM {name} AS t) AS {name}"
             for name in TABLES
         ]
-        conn = await asyncpg.connect(self.dsn, statement_cache_size=0)
-        try:
-            return dict(await conn.fetchrow(f"SELECT {', '.join(parts)}") or {})
-        finally:
-            await conn.close()
+        return dict(await self.look.fetchrow(f"SELECT {', '.join(parts)}") or {})
 
     async def rows(self, table: str, tenant: str) -> int:
-        conn = await asyncpg.connect(self.dsn)
-        try:
-            return int(await conn.fetchval(f"SELECT count(*) FROM {table} WHERE tenant_id = $1", tenant))
-        finally:
-            await conn.close()
+        return int(await self.look.fetchval(f"SELECT count(*) FROM {table} WHERE tenant_id = $1", tenant))
 
     async def documents(self) -> list[tuple[Any, int]]:
         _, stored = await self.etcd.allocations.list()
@@ -180,7 +176,7 @@ Start: TypeAlias = Callable[..., Awaitable[Server]]
 async def until(check: Callable[[], Awaitable[bool]], *, within_s: float = PATIENCE_S, every_s: float = 0.02) -> None:
     """Wait for something that must come true by itself."""
     async with asyncio.timeout(within_s):
-        while not await check():
+        while not await check():  # noqa: ASYNC110 - nobody would set an event
             await asyncio.sleep(every_s)
 
 
@@ -218,13 +214,14 @@ async def running(postgres: EmbeddedPostgres, etcd: EmbeddedEtcd, **sections: An
     }
     config = Config(**chosen | sections)
     telemetry = configure_metrics("test")
+    look = await asyncpg.connect(config.postgres.dsn)
     try:
         async with (
             EtcdClient.connect([etcd.endpoint], prefix=prefix, timeout_s=5) as client,
             region_server(config, telemetry) as url,
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
         ):
-            server = Server(Api(url, session), config.postgres.dsn, client)
+            server = Server(Api(url, session), config.postgres.dsn, client, look)
 
             async def may_claim() -> bool:
                 return bool(await client.directory.present())
@@ -232,4 +229,5 @@ async def running(postgres: EmbeddedPostgres, etcd: EmbeddedEtcd, **sections: An
             await until(may_claim)
             yield server
     finally:
+        look.terminate()
         telemetry.shutdown()

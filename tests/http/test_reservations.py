@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 from tests.http.harness import Api, Reply, Server, Start, until
 
-from regionquota.config import SweeperConfig
+from regionquota.config import AgentConfig, SweeperConfig
 
 
 def at(text: str) -> datetime:
@@ -335,9 +335,7 @@ async def test_a_request_within_the_limit_draws_headroom_until_it_fits(start: St
     assert 100 == (await api.usage(tenant))["slice"]
 
 
-def half_of_the_pool() -> object:
-    from regionquota.config import AgentConfig
-
+def half_of_the_pool() -> AgentConfig:
     return AgentConfig(claim_share=0.5, report_interval_s=0.1)
 
 

@@ -13,6 +13,7 @@ _SAYS: Final = {
     200: "Done",
     201: "Granted",
     207: "One answer for each",
+    304: "As the ETag that the caller knows says",
     404: "Unknown quota or reservation",
     409: "A known id with other content, a newer version, or a state that forbids it",
     429: "Denied; Retry-After says when to come back",
@@ -59,16 +60,25 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": [
             {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
             for name in re.findall(r"{(\w+)}", route.path)
+        ]
+        + [
+            {"name": name, "in": "query", "required": required, "schema": {"type": "string"}}
+            for name, required in route.query.items()
         ],
         "responses": {str(status): _response(status, text) for status, text in sorted(said.items())},
     }
     if route.body is not None:
         schema = {"$ref": f"#/components/schemas/{route.body.__name__}"}
-        operation["requestBody"] = {"content": {"application/json": {"schema": schema}}}
+        operation["requestBody"] = {
+            "required": any(one.required for one in msgspec.structs.fields(route.body)),
+            "content": {"application/json": {"schema": schema}},
+        }
     return operation
 
 
 def _response(status: int, text: str) -> dict[str, Any]:
+    if status == 304:
+        return {"description": text}
     if status < 400:
         return {"description": text, "content": {"application/json": {"schema": {"type": "object"}}}}
     problem = {"$ref": "#/components/schemas/Problem"}

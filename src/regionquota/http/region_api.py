@@ -2,9 +2,10 @@
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
+from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
@@ -26,18 +27,20 @@ from regionquota.core.counter import Counter
 from regionquota.core.periods import epoch_of
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.slice import Holding, roll_over
-from regionquota.errors import InvalidRequest
+from regionquota.errors import InvalidRequest, Unavailable
 from regionquota.http import answers, problems
 from regionquota.http.bodies import (
     AdjustBody,
     BatchBody,
     CommitBody,
     ExtendBody,
+    Identifier,
     LimitBody,
     NoBody,
     ReserveBody,
     check_identifier,
     decode,
+    describe,
     write_time,
 )
 from regionquota.http.problems import Answer
@@ -84,13 +87,15 @@ class RegionApi:
             most = self._bounds.max_batch
             raise InvalidRequest("reservations", f"reservations takes 1 to {most} requests, got {len(wanted)}")
         done = await asyncio.gather(*(self._reserve_one(raw) for raw in wanted))
-        return Answer(207, {"results": [{"status": one.status, **one.body} for one in done]})
+        return Answer(207, {"results": [{"status": one.status, "body": one.body} for one in done]})
 
     async def _reserve_one(self, raw: msgspec.Raw) -> Answer:
         try:
             return await self._reserve(decode(raw, ReserveBody))
         except InvalidRequest as error:
             return problems.invalid(error)
+        except Unavailable as error:  # the others were answered, and may have been granted
+            return problems.unavailable(error)
 
     async def _reserve(self, body: ReserveBody) -> Answer:
         key = QuotaKey(body.tenant_id, body.resource, body.scope)
@@ -134,7 +139,8 @@ class RegionApi:
 
     async def usage(self, request: web.Request) -> Answer:
         """What this region holds, with the whole quota as far as it has been heard of."""
-        tenant = check_identifier("tenant_id", request.match_info["tenant"])
+        tenant = _named(request, "tenant", "tenant_id")
+        resource, scope = (_filter(request, name) for name in ("resource", "scope"))
         now = self._clock.now()
         held = {holding.key: roll_over(holding, now) for holding in await self._service.usage(tenant)}
         for stored in self._follower.documents(tenant):
@@ -143,20 +149,20 @@ class RegionApi:
         wanted = [
             answers.usage(holding, self._follower.known(key))
             for key, holding in sorted(held.items())
-            if request.query.get("resource") in (None, key.resource) and request.query.get("scope") in (None, key.scope)
+            if resource in (None, key.resource) and scope in (None, key.scope)
         ]
         heard = self._follower.heard_at
         age = max(0, round(now - heard)) if heard else None
         tag = hashlib.blake2b(msgspec.json.encode(wanted), digest_size=8).hexdigest()
         headers = {"ETag": f'"{tag}"', "Cache-Control": "private, max-age=5"}
-        if request.headers.get("If-None-Match") == headers["ETag"]:
+        if any(known.value in ("*", tag) for known in request.if_none_match or ()):
             return Answer(304, {}, headers)
         body = {"tenant_id": tenant, "region": self._region, "global_age_s": age, "quotas": wanted}
         return Answer(200, body, headers)
 
     async def set_limit(self, request: web.Request) -> Answer:
-        tenant = check_identifier("tenant_id", request.match_info["tenant"])
-        resource = check_identifier("resource", request.match_info["resource"])
+        tenant = _named(request, "tenant", "tenant_id")
+        resource = _named(request, "resource", "resource")
         body = decode(await request.read(), LimitBody)
         source = LimitSource(body.source)
         if body.limit is None and source is LimitSource.PLAN:
@@ -211,6 +217,22 @@ class RegionApi:
                 assert_never(outcome)
 
 
+def _named(request: web.Request, part: str, field: str) -> str:
+    """An identifier out of the path. aiohttp would take what is no UTF-8 (%FF) for the text "%FF", another identifier."""
+    resource = request.match_info.route.resource
+    assert resource is not None
+    raw = request.rel_url.raw_path.split("/")[resource.canonical.split("/").index(f"{{{part}}}")]
+    try:
+        return check_identifier(field, unquote(raw, errors="strict"))
+    except UnicodeDecodeError:
+        raise InvalidRequest(field, f"{field} must be {describe(Identifier)}, percent-encoded, got {raw}") from None
+
+
+def _filter(request: web.Request, field: str) -> str | None:
+    value = request.query.get(field)
+    return None if value is None else check_identifier(field, value)
+
+
 def _asked(request: web.Request, field: str) -> str:
     if field not in request.query:
         raise InvalidRequest(field, f"{field} is missing: ask with ?tenant_id=…&request_id=…")
@@ -235,6 +257,8 @@ class Route:
     says: str
     body: type[msgspec.Struct] | None = None
     statuses: Sequence[int] = (200,)
+    query: Mapping[str, bool] = field(default_factory=dict)
+    """Parameters, and whether each is required."""
 
 
 def routes(api: RegionApi) -> Sequence[Route]:
@@ -243,7 +267,8 @@ def routes(api: RegionApi) -> Sequence[Route]:
         Route("POST", "/v1/reservations", "reserve", api.reserve, "Hold an amount", ReserveBody, (201, 404, 409, 429)),
         Route("POST", "/v1/reservations/batch", "reserve_batch", api.reserve_batch,
               "Independent reserves, one answer each", BatchBody, (207,)),
-        Route("GET", "/v1/reservations", "find", api.find, "What became of a request id", None, (200, 404)),
+        Route("GET", "/v1/reservations", "find", api.find, "What became of a request id", None, (200, 404),
+              {"tenant_id": True, "request_id": True}),
         Route("GET", reservation, "read", api.read, "What became of a reservation", None, (200, 404)),
         Route("POST", f"{reservation}/commit", "commit", api.commit, "Turn a hold into usage", CommitBody,
               (200, 404, 409)),
@@ -251,7 +276,8 @@ def routes(api: RegionApi) -> Sequence[Route]:
         Route("POST", f"{reservation}/extend", "extend", api.extend, "Let a hold last longer", ExtendBody,
               (200, 404, 409)),
         Route("POST", "/v1/adjustments", "adjust", api.adjust, "Change what is used", AdjustBody, (200, 404, 409)),
-        Route("GET", "/v1/tenants/{tenant}/quotas", "usage", api.usage, "What a tenant has and uses here", None),
+        Route("GET", "/v1/tenants/{tenant}/quotas", "usage", api.usage, "What a tenant has and uses here", None,
+              (200, 304), {"resource": False, "scope": False}),
         Route("PUT", "/v1/tenants/{tenant}/quotas/{resource}", "set_limit", api.set_limit, "Set a limit",
               LimitBody, (200, 409)),
     )  # fmt: skip
