@@ -9,6 +9,7 @@ RegionQuotaError
     |-- StoreUnavailable   the region's Postgres
     |   `-- OutcomeUnknown   the connection broke at COMMIT: re-read by id, never repeat blindly
     `-- EtcdUnavailable    etcd
+        `-- UnreadableDocument  one document that this release cannot read, or that does not add up
 """
 
 
@@ -50,3 +51,7 @@ class OutcomeUnknown(StoreUnavailable):
 
 class EtcdUnavailable(Unavailable):
     """No answer from etcd in time. A write may or may not have happened."""
+
+
+class UnreadableDocument(EtcdUnavailable):
+    """What stands under a key is nothing that this release can read, or does not add up. The rest of etcd is well."""

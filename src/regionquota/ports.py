@@ -75,7 +75,8 @@ class AllocationStore(Protocol):
     def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
         """Changes after revision `after`, in order, one item per etcd revision at least. To be closed (`aclosing`).
 
-        Ends only by `CompactedError` or `EtcdUnavailable`; never reconnects by itself, so nothing is skipped.
+        Ends only by `CompactedError` or `EtcdUnavailable`; never reconnects by itself, so nothing is missed but
+        what cannot be read.
         """
         ...
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regionquota.adapters.etcd import UnreadableDocument
 from regionquota.adapters.etcd.codec import (
     LARGEST_REPORT,
     decode_allocation,
@@ -23,6 +22,7 @@ from regionquota.adapters.etcd.codec import (
 from regionquota.core.allocation import Allocation, Move, VersionedLimit
 from regionquota.core.demand import Demand
 from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
+from regionquota.errors import UnreadableDocument
 from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
 
 KEY = b"/regionquota/alloc/3f/acme/vcpu/global"

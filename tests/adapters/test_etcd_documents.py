@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 from structlog.testing import capture_logs
 
-from regionquota.adapters.etcd import EtcdClient, UnreadableDocument, history
+from regionquota.adapters.etcd import EtcdClient, history
 from regionquota.adapters.etcd.codec import encode_allocation
 from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, new_allocation
 from regionquota.core.quota import Kind, QuotaKey
 from regionquota.embedded import EmbeddedEtcd, scratch_directory
-from regionquota.errors import EtcdUnavailable
+from regionquota.errors import EtcdUnavailable, UnreadableDocument
 from regionquota.ports import CompactedError, Presence, RegionRecord, Stored
 
 CPU = QuotaKey("acme", "vcpu")

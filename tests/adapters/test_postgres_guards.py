@@ -82,8 +82,8 @@ async def test_a_reservation_that_contradicts_itself_is_refused(lived_in: str, n
 
 
 async def test_a_second_hold_for_the_same_request_is_refused(lived_in: str) -> None:
-    columns = "tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual, settled_at"
-    copied = f"INSERT INTO reservations SELECT gen_random_uuid(), {columns} FROM reservations"
+    columns = "tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual"
+    copied = f"INSERT INTO reservations SELECT gen_random_uuid(), {columns}, settled_at FROM reservations"
     with pytest.raises(asyncpg.UniqueViolationError, match="one_hold_per_request"):
         await fixtures.query(lived_in, copied)
 

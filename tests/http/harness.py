@@ -157,7 +157,7 @@ class Server:
     async def contents(self) -> dict[str, str]:
         """Row count and digest of each table: equal before and after means that nothing was written."""
         parts = [
-            f"(SELECT count(*) || coalesce(md5(string_agg(t::text, '' ORDER BY t::text)), '') FROM {name} AS t) AS {name}"
+            f"(SELECT count(*) || md5(coalesce(string_agg(t::text, '' ORDER BY t::text), '')) FROM {name} t) AS {name}"
             for name in TABLES
         ]
         return dict(await self.look.fetchrow(f"SELECT {', '.join(parts)}") or {})

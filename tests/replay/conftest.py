@@ -9,7 +9,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.counter import Counter
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.slice import Holding
-from regionquota.errors import EtcdUnavailable, ProtocolError, StoreUnavailable
+from regionquota.errors import EtcdUnavailable, UnreadableDocument, StoreUnavailable
 from regionquota.ports import CompactedError, Frozen, FrozenBy, RegionRecord, SliceEntry, Stored, StoredRegion
 from regionquota.replay import Sights
 
@@ -67,7 +67,7 @@ class Etcd:
         if self.down:
             raise EtcdUnavailable("etcd is stopped")
         if self.poisoned:
-            raise ProtocolError("pool + retired + slices is 7, the limit 8")
+            raise UnreadableDocument("pool + retired + slices is 7, the limit 8")
 
 
 class Database:

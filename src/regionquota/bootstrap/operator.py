@@ -1,22 +1,24 @@
 """What an operator's command needs: etcd, and the regions' databases where they are named."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
-from regionquota.adapters.etcd import EtcdClient
+from regionquota.adapters.etcd import history
 from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.adapters.postgres.transaction import Pool, open_pool
 from regionquota.bootstrap.connections import connect_etcd, deadlines_of
 from regionquota.config import Config, require_deployment
-from regionquota.core.quota import Region
+from regionquota.core.quota import QuotaKey, Region
 from regionquota.errors import ConfigError
-from regionquota.ports import AllocationStore, Directory, RegionStore
+from regionquota.ports import AllocationStore, Directory, RegionStore, Stored
 
 POOL_SIZE = 2
 STATEMENT_TIMEOUT_S = 60.0
 """An operator's reads may take longer than a caller's reserve."""
+HISTORY_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class Operator:
     allocations: AllocationStore
     directory: Directory
     stores: Mapping[Region, RegionStore]
-    etcd: EtcdClient
+    history: Callable[[QuotaKey, int, int], Awaitable[Sequence[Stored]]]
 
 
 @asynccontextmanager
@@ -42,7 +44,7 @@ async def operator(config: Config, *, databases: bool = False) -> AsyncIterator[
                     raise ConfigError(f"deployment.regions.{name}.dsn is missing: this command reads its database")
                 pools[name] = await open_pool(region.dsn, password=region.secret(), size=POOL_SIZE, deadlines=deadlines)
                 stores[name] = PostgresRegionStore(pools[name], name, deadlines)
-        yield Operator(etcd.allocations, etcd.directory, stores, etcd)
+        yield Operator(etcd.allocations, etcd.directory, stores, partial(history, etcd, deadline_s=HISTORY_TIMEOUT_S))
     finally:
         await asyncio.gather(*(pool.close() for pool in pools.values()))
         await etcd.close()

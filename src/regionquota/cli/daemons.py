@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from regionquota.adapters.postgres.migrate import Phase, migrate
 from regionquota.bootstrap.coordinator import run_coordinator
+from regionquota.bootstrap.schema import Phase, migrate
 from regionquota.cli.frame import ConfigOption, JsonOption, command, configuration, out, print_json
 
 

@@ -156,7 +156,7 @@ async def _run(config: Config, plan: ReplayPlan, *, json: bool) -> Report:
     urls = {name: region.url for name, region in config.deployment.regions.items()}
     console: Console | None = None if json else out
     async with operator(config, databases=True) as connected:
-        sights = Sights(connected.allocations, connected.directory, connected.stores)
+        sights = Sights(connected.allocations, connected.directory, connected.stores, connected.history)
         control = config.deployment.proxies_url
         faults = None if control is None else _Control(control).faults()
         return await replay(plan, Targets(urls), sights, faults=faults, console=console)

@@ -15,7 +15,7 @@ import aiohttp
 import structlog
 from aiohttp import web
 
-from regionquota.adapters.postgres.migrate import migrate
+from regionquota.bootstrap.schema import migrate
 from regionquota.bootstrap.serving import site
 from regionquota.config import Config
 from regionquota.core.quota import Region

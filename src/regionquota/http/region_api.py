@@ -218,7 +218,7 @@ class RegionApi:
 
 
 def _named(request: web.Request, part: str, field: str) -> str:
-    """An identifier out of the path. aiohttp would take what is no UTF-8 (%FF) for the text "%FF", another identifier."""
+    """An identifier out of the path. aiohttp would take what is no UTF-8, %FF, for the text of an identifier, %25FF."""
     resource = request.match_info.route.resource
     assert resource is not None
     raw = request.rel_url.raw_path.split("/")[resource.canonical.split("/").index(f"{{{part}}}")]

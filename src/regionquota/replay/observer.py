@@ -14,7 +14,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.invariants import SliceChange, check_slices
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
-from regionquota.errors import EtcdUnavailable, ProtocolError, Unavailable
+from regionquota.errors import EtcdUnavailable, Unavailable, UnreadableDocument
 from regionquota.ports import AllocationStore, CompactedError, Directory, RegionStore, Stored
 from regionquota.replay.transfers import Movement, sum_up
 
@@ -36,7 +36,7 @@ class Proof(StrEnum):
 class Sights:
     """What an observer looks at: etcd itself, not through anything that a replay cuts, and each region's database.
 
-    `history(key, after, upto)` returns all revisions of one document, or raises `EtcdUnavailable` for one that
+    `history(key, after, upto)` returns all revisions of one document, or raises `UnreadableDocument` for one that
     cannot be read. Needed where `allocations.watch` passes over such documents: it would hide a violation of A.
     """
 
@@ -153,13 +153,13 @@ class Observer:
         while True:
             try:
                 await self._watch_once()
-            except EtcdUnavailable:
-                pass
-            except (ProtocolError, ValueError) as error:
+            except UnreadableDocument as error:
                 # Watching on from the last good revision would meet the same document for ever.
                 self._unreadable.append(f"etcd holds an allocation that does not add up: {error}")
                 self._news.set()
                 return
+            except EtcdUnavailable:
+                pass
             await asyncio.sleep(RETRY_S)
 
     async def _watch_once(self) -> None:
@@ -198,13 +198,13 @@ class Observer:
             try:
                 newest, _ = await self._sights.allocations.read(self._quota)
                 reach = f"etcd is at revision {newest}"
+            except UnreadableDocument as error:
+                self._unreadable.append(f"etcd holds an allocation that does not add up: {error}")
+                return
             except EtcdUnavailable as error:
                 reach = str(error)
                 await asyncio.sleep(RETRY_S)
                 continue
-            except (ProtocolError, ValueError) as error:
-                self._unreadable.append(f"etcd holds an allocation that does not add up: {error}")
-                return
             if await self._seen_up_to(newest, min(by, monotonic() + STALE_WATCH_S)):
                 return
             await self._stop("watch")
@@ -222,6 +222,9 @@ class Observer:
                 versions = await read(self._quota, self._begun, shown[-1][0])
             except CompactedError as error:
                 self._gaps.append(f"the history of {self._quota} cannot be read again, etcd has compacted it: {error}")
+                return
+            except UnreadableDocument as error:
+                self._unreadable.append(f"etcd held an allocation that does not add up: {error}")
                 return
             except EtcdUnavailable as error:
                 if monotonic() > by:

@@ -7,7 +7,6 @@ import os
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from regionquota.adapters.etcd.client import EtcdClient
-from regionquota.adapters.etcd.codec import UnreadableDocument
 from regionquota.adapters.etcd.history import history
 
-__all__ = ["EtcdClient", "UnreadableDocument", "history"]
+__all__ = ["EtcdClient", "history"]

@@ -6,12 +6,13 @@ from itertools import groupby
 from etcd3aio.kv import prefix_range_end
 
 from regionquota.adapters.etcd.changes import Change
-from regionquota.adapters.etcd.codec import UnreadableDocument, decode_allocation, encode_allocation, unreadable
+from regionquota.adapters.etcd.codec import decode_allocation, encode_allocation, unreadable
 from regionquota.adapters.etcd.gateway import Entry, Gateway
 from regionquota.adapters.etcd.keys import Keyspace
 from regionquota.adapters.etcd.reading import Reader
 from regionquota.core.allocation import Allocation
 from regionquota.core.quota import QuotaKey
+from regionquota.errors import UnreadableDocument
 from regionquota.ports import Fence, Stored
 
 

@@ -13,17 +13,13 @@ import msgspec
 from regionquota.core.allocation import Allocation, Move, VersionedLimit
 from regionquota.core.demand import Demand
 from regionquota.core.quota import Kind, QuotaKey, Region
-from regionquota.errors import EtcdUnavailable, RegionQuotaError
+from regionquota.errors import RegionQuotaError, UnreadableDocument
 from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
 
 FORMAT: Final = 1
 
 LARGEST_REPORT: Final = 1024 * 1024
 """etcd refuses requests above 1.5 MiB."""
-
-
-class UnreadableDocument(EtcdUnavailable):
-    """What stands under a key is nothing that this release can read. The rest of etcd may be well."""
 
 
 class _Limit(msgspec.Struct):

@@ -6,8 +6,8 @@ from typing import TypeVar
 import structlog
 
 from regionquota.adapters.etcd.changes import Change
-from regionquota.adapters.etcd.codec import UnreadableDocument
 from regionquota.adapters.etcd.gateway import Entry
+from regionquota.errors import UnreadableDocument
 
 T = TypeVar("T")
 D = TypeVar("D", Entry, Change)
