@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, TypeVar
 
+from hypothesis import settings
+
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import Allocation, Move, VersionedLimit
 from regionquota.core.commands import Adjust, Command, Commit, Expire, Extend, Outcome, Release, Reserve
@@ -16,6 +18,9 @@ from regionquota.core.reservation import Reservation
 from regionquota.ports import BalanceCheck
 
 T = TypeVar("T")
+
+unhurried = settings(deadline=None)
+"""How soon an example is through says more of a noisy machine than of the code."""
 
 QUOTA = QuotaKey("acme", "vcpu")
 OTHER = QuotaKey("acme", "disk")

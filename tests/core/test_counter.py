@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core.builders import unhurried
 
 from regionquota.core import counter as counters
 from regionquota.core.counter import Counter
@@ -100,6 +101,7 @@ def test_a_debt_larger_than_the_new_slice_stays_debt() -> None:
     assert Counter(slice=100, used=130, overdraft_issued=30) == counters.open_counter(100, debt=130)
 
 
+@unhurried
 @given(st.lists(steps, max_size=60))
 def test_every_way_to_spend_and_to_free_keeps_the_equation_and_pays_debt_first(ops: list[tuple[str, int, int]]) -> None:
     counter, holds = counters.open_counter(300), []

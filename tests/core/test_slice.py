@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.builders import NOON, QUOTA, allocation, at, move
+from tests.core.builders import NOON, QUOTA, allocation, at, move, unhurried
 
 from regionquota.core import counter as counters
 from regionquota.core.allocation import Allocation
@@ -153,6 +153,7 @@ def test_what_is_allocated_outlives_every_month() -> None:
     assert lasting is roll_over(lasting, at(2099, 1, 1))
 
 
+@unhurried
 @given(
     owned=st.integers(0, 500),
     asked=st.lists(st.integers(1, 300), max_size=3),

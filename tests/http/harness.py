@@ -201,13 +201,13 @@ async def make_template(postgres: EmbeddedPostgres) -> None:
 
 
 @asynccontextmanager
-async def running(postgres: EmbeddedPostgres, etcd: EmbeddedEtcd, **sections: Any) -> AsyncIterator[Server]:
+async def running(on: EmbeddedPostgres, beside: EmbeddedEtcd, **sections: Any) -> AsyncIterator[Server]:
     """A region server that takes the whole pool at its first claim, sweeps often, and may claim already."""
     prefix = f"/{uuid.uuid4()}/"
     chosen: dict[str, Any] = {
         "region": RegionConfig(name="eu", port=0),
-        "postgres": PostgresConfig(dsn=await new_database(postgres), pool_size=4),
-        "etcd": EtcdConfig(endpoints=(etcd.endpoint,), prefix=prefix, timeout_s=2.0),
+        "postgres": PostgresConfig(dsn=await new_database(on), pool_size=4),
+        "etcd": EtcdConfig(endpoints=(beside.endpoint,), prefix=prefix, timeout_s=2.0),
         "agent": AgentConfig(claim_share=1.0, settle_interval_s=0.05, report_interval_s=0.1),
         "service": ServiceConfig(shutdown_grace_s=0.5),
         "sweeper": SweeperConfig(interval_s=0.05),
@@ -217,7 +217,7 @@ async def running(postgres: EmbeddedPostgres, etcd: EmbeddedEtcd, **sections: An
     look = await asyncpg.connect(config.postgres.dsn)
     try:
         async with (
-            EtcdClient.connect([etcd.endpoint], prefix=prefix, timeout_s=5) as client,
+            EtcdClient.connect([beside.endpoint], prefix=prefix, timeout_s=5) as client,
             region_server(config, telemetry) as url,
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
         ):

@@ -9,7 +9,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.counter import Counter
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.slice import Holding
-from regionquota.errors import EtcdUnavailable, UnreadableDocument, StoreUnavailable
+from regionquota.errors import EtcdUnavailable, StoreUnavailable, UnreadableDocument
 from regionquota.ports import CompactedError, Frozen, FrozenBy, RegionRecord, SliceEntry, Stored, StoredRegion
 from regionquota.replay import Sights
 

@@ -140,7 +140,7 @@ def _explain(message: str, raw: bytes, kind: type[Struct]) -> InvalidRequest:
         name = unknown[1]
         near = difflib.get_close_matches(name, fields, 1)
         hint = f"did you mean {near[0]}?" if near else "known are " + (", ".join(fields) or "none")
-        return InvalidRequest(name, f"unknown field {_show(name)}: {hint}")
+        return InvalidRequest(name[:SHOWN], f"unknown field {_show(name)}: {hint}")
     if at := _AT.search(message):
         name = at[1]
         return InvalidRequest(name, f"{name} must be {describe(fields[name])}{_got(raw, name)}")

@@ -89,6 +89,8 @@ async def _answer(route: Route, request: web.Request, max_body_bytes: int) -> An
         return problems.too_large(max_body_bytes)
     except web.RequestPayloadError:
         return problems.invalid(InvalidRequest("body", "the body is not what its encoding headers say"))
+    except ConnectionResetError:  # of the caller, in the middle of a body: only the metrics hear of it
+        return problems.invalid(InvalidRequest("body", "the connection broke before the end of the body"))
     except Exception:  # noqa: BLE001 - a caller gets an answer, the traceback goes to the log
         _log.exception("a call failed", operation=route.operation)
         detail = "the server could not carry this out; repeat it with the same id to learn what became of it"

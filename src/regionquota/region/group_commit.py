@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import structlog
 
 from regionquota.core.commands import Command, Outcome
-from regionquota.errors import RegionQuotaError, StoreUnavailable
+from regionquota.errors import StoreUnavailable, Unavailable
 from regionquota.ports import Clock, RegionStore
 
 MAX_ATTEMPTS: Final = 3
@@ -77,8 +77,8 @@ class GroupCommit:
                     queue.task_done()
 
     async def _answer(self, batch: Sequence[_Waiting]) -> None:
-        self._on_batch(len(batch))
         try:
+            self._on_batch(len(batch))
             outcomes = await self._put([command for command, _ in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, everybody who waits must hear of it
             await self._answer_failure(batch, error)
@@ -88,8 +88,8 @@ class GroupCommit:
                 waiting.set_result(outcome)
 
     async def _answer_failure(self, batch: Sequence[_Waiting], error: Exception) -> None:
-        """A command that the database refuses must not take its neighbours with it: each gets its own transaction."""
-        if len(batch) > 1 and not isinstance(error, RegionQuotaError):
+        """A command that is refused must not take its neighbours with it: each gets its own transaction."""
+        if len(batch) > 1 and not isinstance(error, Unavailable):
             _log.error("a batch was refused, its commands are tried one by one", size=len(batch), error=str(error))
             for one in batch:
                 await self._answer([one])

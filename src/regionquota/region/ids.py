@@ -19,9 +19,11 @@ def reservation_id(tenant: str, now: float, randomness: int) -> str:
 
 
 def bucket_of_id(reservation_id: str) -> int | None:
-    """The bucket in an id, or None: it is none of ours."""
+    """The bucket in an id, or None: it is none of ours, or not spelt as we spell it."""
     try:
-        number = uuid.UUID(reservation_id).int
+        known = uuid.UUID(reservation_id)
     except ValueError:
         return None
-    return number >> 64 & 0xFF if number >> 76 & 0xF == 7 else None
+    if str(known) != reservation_id or known.version != 7:
+        return None
+    return known.int >> 64 & 0xFF

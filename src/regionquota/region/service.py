@@ -2,7 +2,6 @@
 
 import hashlib
 import secrets
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
@@ -103,7 +102,7 @@ class RegionService:
         return outcome
 
     async def reservation(self, name: str) -> Reservation | None:
-        return None if _bucket_of_ours(name) is None else await self._store.reservation(name)
+        return None if bucket_of_id(name) is None else await self._store.reservation(name)
 
     async def reservation_of_request(self, tenant: str, request_id: str) -> Reservation | None:
         return await self._store.reservation_of_request(tenant, request_id)
@@ -121,7 +120,7 @@ class RegionService:
         return outcome
 
     async def _submit_named(self, command: Commit | Release | Extend) -> Outcome:
-        bucket = _bucket_of_ours(command.reservation_id)
+        bucket = bucket_of_id(command.reservation_id)
         if bucket is None:
             return NotFound(command.reservation_id)
         return await self._submit(command, bucket)
@@ -132,12 +131,6 @@ class RegionService:
 
     def _headroom_of(self, holding: Holding) -> int:
         return max(1, int(holding.slice * self._low_water))
-
-
-def _bucket_of_ours(name: str) -> int | None:
-    """None for all that is not written as we write ids: other spellings of a UUID are no names of a reservation."""
-    bucket = bucket_of_id(name)
-    return bucket if bucket is not None and str(uuid.UUID(name)) == name else None
 
 
 def _digest(operation: str, key: QuotaKey, *content: object) -> bytes:

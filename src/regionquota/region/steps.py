@@ -74,7 +74,8 @@ async def claim(
     revision, allocation = await allocations.read(key)
     if allocation is None:
         return 0, Step(None, settled=True)
-    amount = min(wanted, math.ceil(max(allocation.pool, 0) * share))
+    pool = max(allocation.pool, 0)
+    amount = min(wanted, pool, math.ceil(pool * share))  # a float may round a large pool up
     stored = Stored(key, revision, allocation)
     if amount > 0:
         changed = grant(allocation, {me: amount})

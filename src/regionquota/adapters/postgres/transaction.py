@@ -62,9 +62,14 @@ async def open_pool(dsn: str, *, password: str | None, size: int, deadlines: Dea
             # The server's own statement_timeout comes first; this one is for a server that answers nothing at all.
             command_timeout=2 * deadlines.statement,
             server_settings=settings,
+            reset=_leave_as_it_is,
         )
     except UNAVAILABLE as error:
         raise StoreUnavailable(f"Postgres does not answer: {_say(error)}") from error
+
+
+async def _leave_as_it_is(_connection: object) -> None:
+    """Nothing here leaves state in a session, so asyncpg's own reset would be a round trip per call for nothing."""
 
 
 def _milliseconds(seconds: float) -> str:

@@ -1,0 +1,173 @@
+"""The planner's promises, whatever the numbers."""
+
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regionquota.core.allocation import Allocation, Move, VersionedLimit, grant, hand_over, request_moves
+from regionquota.core.demand import Need
+from regionquota.core.quota import MAX_AMOUNT, Kind, Region
+from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
+
+REGIONS = ("ap", "eu", "sa", "us", "za")
+POLICY = Policy()
+ROUND_S = 10.0
+
+sizes = st.integers(0, 1000) | st.integers(0, MAX_AMOUNT // 10)
+needs = st.builds(
+    Need, in_use=st.integers(0, 1000), growth=st.floats(-100, 100, width=32), denied=st.floats(0, 100, width=32)
+)
+states = st.builds(
+    RegionState, weight=st.sampled_from([0, 1, 100, 10_000_000]), frozen=st.booleans(), draining=st.booleans()
+)
+policies = st.builds(Policy, pool_share=st.floats(0, 1), smallest_move_share=st.floats(0, 0.2))
+
+
+@st.composite
+def allocations(draw: st.DrawFn) -> Allocation:
+    """Any split of any limit, also one that was lowered below what regions own."""
+    slices = draw(st.dictionaries(st.sampled_from(REGIONS), sizes))
+    pool = draw(st.integers(-1000, 1000) | sizes)
+    limit = max(0, pool + sum(slices.values()))
+    return Allocation(
+        Kind.ALLOCATED, VersionedLimit(limit, 1), None, limit, limit - sum(slices.values()), slices=slices
+    )
+
+
+def carried_out(allocation: Allocation, planned: Plan, needs_: Mapping[Region, Need]) -> Allocation:
+    """Every grant, and every move as far as the donor's use allows."""
+    after = grant(allocation, planned.grants) if planned.grants else allocation
+    moves = [Move(str(at), move.source, move.target, move.amount) for at, move in enumerate(planned.moves)]
+    after = request_moves(after, moves)
+    for donor in {move.source for move in moves}:
+        given_up = sum(move.amount for move in moves if move.source == donor)
+        after = hand_over(after, donor, after.slice_of(donor) - given_up, 0)
+    return after
+
+
+def split(limit: int, **slices: int) -> Allocation:
+    pool = limit - sum(slices.values())
+    return Allocation(Kind.ALLOCATED, VersionedLimit(limit, 1), None, limit, pool, slices=slices)
+
+
+everybody = dict.fromkeys(REGIONS, RegionState())
+
+
+@given(
+    allocations(),
+    st.dictionaries(st.sampled_from(REGIONS), needs),
+    st.dictionaries(st.sampled_from(REGIONS), states),
+    policies,
+)
+def test_a_plan_can_be_carried_out_and_never_asks_for_what_is_in_use(
+    allocation: Allocation, wants: dict[Region, Need], regions: dict[Region, RegionState], policy: Policy
+) -> None:
+    planned = plan(allocation, wants, regions, policy, ROUND_S)
+
+    after = carried_out(allocation, planned, wants)  # raises if it gives more than there is: invariant A
+    for move in planned.moves:
+        left = allocation.slice_of(move.source) - sum(m.amount for m in planned.moves if m.source == move.source)
+        assert left >= min(wants[move.source].in_use, allocation.slice_of(move.source))
+    assert after.limit == allocation.limit
+
+
+@given(
+    allocations(),
+    st.dictionaries(st.sampled_from(REGIONS), needs),
+    st.dictionaries(st.sampled_from(REGIONS), states),
+    policies,
+)
+def test_a_plan_carried_out_in_full_leaves_nothing_to_plan(
+    allocation: Allocation, wants: dict[Region, Need], regions: dict[Region, RegionState], policy: Policy
+) -> None:
+    after = carried_out(allocation, plan(allocation, wants, regions, policy, ROUND_S), wants)
+
+    again = plan(after, wants, regions, policy, ROUND_S)
+
+    assert ({}, ()) == (dict(again.grants), tuple(again.moves))
+
+
+@given(
+    allocations(), st.dictionaries(st.sampled_from(REGIONS), needs), st.dictionaries(st.sampled_from(REGIONS), states)
+)
+def test_frozen_unknown_and_silent_regions_are_left_alone(
+    allocation: Allocation, wants: dict[Region, Need], regions: dict[Region, RegionState]
+) -> None:
+    planned = plan(allocation, wants, regions, POLICY, ROUND_S)
+
+    named = set(planned.grants) | {move.source for move in planned.moves} | {move.target for move in planned.moves}
+    assert named <= {region for region in wants if region in regions and not regions[region].frozen} | {None}
+
+
+@given(
+    st.integers(1, 10_000),
+    st.lists(st.integers(0, 500), min_size=3, max_size=3),
+    st.sampled_from([0, 1, 2]),
+    st.integers(1, 500),
+)
+def test_more_demand_never_means_less(limit: int, in_use: list[int], who: int, more: int) -> None:
+    regions = REGIONS[:3]
+    policy = Policy(smallest_move_share=0)
+
+    def size(extra: int) -> int:
+        wants = {region: Need(in_use=used, growth=10.0) for region, used in zip(regions, in_use, strict=True)}
+        wants[regions[who]] = Need(in_use=in_use[who], growth=10.0 + extra)
+        empty = split(limit)
+        return carried_out(empty, plan(empty, wants, everybody, policy, ROUND_S), wants).slice_of(regions[who])
+
+    assert size(more) >= size(0)
+
+
+def test_what_nobody_needs_is_spread_by_weight_beside_the_pools_share() -> None:
+    regions = {"eu": RegionState(weight=300), "us": RegionState(weight=100)}
+    planned = plan(split(1000), {"eu": Need(), "us": Need()}, regions, POLICY, ROUND_S)
+    assert {"eu": 675, "us": 225} == planned.grants
+
+
+def test_scarcity_is_shared_by_weight_between_what_is_in_use_and_what_is_wanted() -> None:
+    wants = {"eu": Need(in_use=40, denied=100), "us": Need(in_use=40, denied=100)}
+    after = carried_out(split(100), plan(split(100), wants, everybody, POLICY, ROUND_S), wants)
+    assert {"eu": 50, "us": 50} == after.slices
+
+
+def test_a_region_that_denies_is_served_from_one_that_idles() -> None:
+    allocation = split(100, eu=10, us=90)
+    planned = plan(allocation, {"eu": Need(in_use=10, denied=5), "us": Need()}, everybody, POLICY, ROUND_S)
+    assert ("us", "eu") in {(move.source, move.target) for move in planned.moves}
+
+
+def test_a_lowered_limit_is_collected_from_what_is_free_and_nothing_is_granted_meanwhile() -> None:
+    allocation = split(20, eu=60, us=40)
+    planned = plan(allocation, {"eu": Need(in_use=50), "us": Need(in_use=10)}, everybody, POLICY, ROUND_S)
+    assert ({}, {("us", None): 30, ("eu", None): 10}) == (
+        planned.grants,
+        {(move.source, move.target): move.amount for move in planned.moves},
+    )
+
+
+def test_a_draining_region_keeps_only_what_it_uses() -> None:
+    regions = everybody | {"us": RegionState(draining=True)}
+    allocation = split(100, eu=50, us=50)
+    wants = {"eu": Need(in_use=20), "us": Need(in_use=7)}
+    assert 7 == carried_out(allocation, plan(allocation, wants, regions, POLICY, ROUND_S), wants).slice_of("us")
+
+
+def test_nothing_below_the_smallest_useful_size_is_moved() -> None:
+    allocation = split(1000, eu=455, us=445)
+    planned = plan(allocation, {"eu": Need(), "us": Need()}, everybody, POLICY, ROUND_S)
+    assert ({}, ()) == (dict(planned.grants), tuple(planned.moves))
+
+
+def test_a_limit_of_3_over_5_regions_lives_in_the_pool_until_it_is_needed() -> None:
+    idle = dict.fromkeys(REGIONS, Need())
+    assert {} == plan(split(3), idle, everybody, POLICY, ROUND_S).grants
+    short = idle | {"za": Need(denied=0.1)}
+    assert 1 <= plan(split(3), short, everybody, POLICY, ROUND_S).grants["za"]
+
+
+def test_weights_of_nought_everywhere_leave_what_nobody_needs_in_the_pool() -> None:
+    regions = dict.fromkeys(REGIONS, RegionState(weight=0))
+    assert {"eu": 9} == plan(
+        split(100), {"eu": Need(in_use=5), "us": Need()}, regions, Policy(variance=1.5), ROUND_S
+    ).grants

@@ -1,0 +1,159 @@
+"""Claims and first use, on memory adapters."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.adapters.memory.region_store import MemoryRegionStore
+from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, grant, new_allocation
+from regionquota.core.quota import Kind, QuotaKey
+from regionquota.errors import EtcdUnavailable
+from regionquota.ports import Fence
+from regionquota.region.claims import UNKNOWN_FOR_S, Claims
+from regionquota.region.follower import Follower
+
+QUOTA = QuotaKey("acme", "vcpu")
+
+
+@dataclass
+class HandClock:
+    seconds: float = 1_000_000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+class CountingCoordination(MemoryCoordination):
+    """Memory, with the reads counted and, while `silent`, never answered."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.reads = 0
+        self.silent = False
+        self.before_swap: list[Allocation] = []
+
+    async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
+        self.reads += 1
+        await asyncio.sleep(3600 if self.silent else 0)
+        return await super().read(key)
+
+    async def swap(
+        self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
+    ) -> int | None:
+        if self.before_swap:
+            await super().swap(key, revision, self.before_swap.pop(), fence)
+        return await super().swap(key, revision, allocation, fence)
+
+
+@dataclass
+class World:
+    clock: HandClock = field(default_factory=HandClock)
+    allowed: bool = True
+    got: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.etcd = CountingCoordination(self.clock)
+        self.store = MemoryRegionStore("eu")
+        self.follower = Follower("eu", self.etcd, self.store, self.clock, relist_interval_s=60)
+        self.claims = Claims(
+            "eu",
+            self.etcd,
+            self.store,
+            self.follower,
+            self.clock,
+            share=0.5,
+            join_timeout_s=0.2,
+            allowed=lambda: self.allowed,
+            on_claim=self.got.append,
+        )
+
+    async def set_limit(self, limit: int, **slices: int) -> None:
+        allocation = new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(limit, 1))
+        await self.etcd.swap(QUOTA, 0, grant(allocation, slices) if slices else allocation)
+
+    async def slice(self) -> int:
+        holding = await self.store.holding(QUOTA)
+        return -1 if holding is None else holding.slice
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    yield World()
+
+
+async def test_the_first_use_of_a_quota_claims_a_share_of_the_pool(world: World) -> None:
+    await world.set_limit(100)
+    await world.claims.join(QUOTA)
+    assert 50 == await world.slice()
+
+
+async def test_an_odd_pool_of_one_can_be_claimed(world: World) -> None:
+    await world.set_limit(1)
+    await world.claims.join(QUOTA)
+    assert 1 == await world.slice()
+
+
+async def test_with_an_empty_pool_a_region_joins_with_nothing(world: World) -> None:
+    await world.set_limit(100, us=100)
+    holding = await world.claims.join(QUOTA)
+    assert holding is not None
+    assert 0 == holding.slice
+
+
+async def test_fifty_first_uses_at_once_are_one_claim(world: World) -> None:
+    await world.set_limit(100)
+    await asyncio.gather(*(world.claims.join(QUOTA) for _ in range(50)))
+    assert (50, [50]) == (await world.slice(), world.got)
+
+
+async def test_a_quota_that_does_not_exist_is_not_asked_for_again_at_once(world: World) -> None:
+    for _ in range(10):
+        assert await world.claims.join(QUOTA) is None
+    assert 1 == world.etcd.reads
+
+    world.clock.seconds += UNKNOWN_FOR_S + 0.1
+    await world.set_limit(10)
+    assert await world.claims.join(QUOTA) is not None
+
+
+async def test_a_silent_etcd_is_given_up_in_time(world: World) -> None:
+    world.etcd.silent = True
+    with pytest.raises(EtcdUnavailable, match="no answer from etcd"):
+        await asyncio.wait_for(world.claims.join(QUOTA), 5)
+
+
+async def test_a_frozen_or_draining_region_joins_but_claims_nothing(world: World) -> None:
+    await world.set_limit(100)
+    world.allowed = False
+    await world.claims.join(QUOTA)
+    assert 0 == await world.slice()
+
+
+async def test_a_claim_that_loses_to_another_change_is_made_anew(world: World) -> None:
+    await world.set_limit(100)
+    _, allocation = await world.etcd.read(QUOTA)
+    assert allocation is not None
+    world.etcd.before_swap = [grant(allocation, {"us": 60})]
+    await world.claims.join(QUOTA)
+    assert 20 == await world.slice()
+
+
+async def test_running_short_claims_in_the_background_what_is_wanted(world: World) -> None:
+    await world.set_limit(100)
+    await world.claims.join(QUOTA)
+    world.claims.run_short(QUOTA, 7)
+    await world.claims.serve()
+    assert 57 == await world.slice()
+
+
+async def test_running_short_of_an_empty_pool_asks_etcd_nothing(world: World) -> None:
+    await world.set_limit(100, us=100)
+    await world.claims.join(QUOTA)
+    before = world.etcd.reads
+    world.claims.run_short(QUOTA, 7)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(world.claims.serve(), 0.05)
+    assert before == world.etcd.reads

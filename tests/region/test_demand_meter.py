@@ -1,0 +1,64 @@
+import pytest
+from tests.core.builders import NOON, OTHER, QUOTA
+
+from regionquota.core.counter import Counter
+from regionquota.core.demand import Demand
+from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.slice import Holding
+from regionquota.region import demand
+from regionquota.region.demand import DemandMeter
+
+
+def holding(key: QuotaKey = QUOTA, *, slice_: int = 100, used: int = 0) -> Holding:
+    return Holding(key, Kind.ALLOCATED, 1000, 1, 0, Counter(slice=slice_, available=slice_ - used, used=used))
+
+
+def test_it_tells_what_was_granted_freed_and_denied_since_the_last_report() -> None:
+    meter = DemandMeter(NOON)
+    meter.granted(QUOTA, 5)
+    meter.granted(QUOTA, 7)
+    meter.freed(QUOTA, 3)
+    meter.denied(QUOTA, 40)
+    expected = Demand(QUOTA, slice=100, used=20, reserved=0, granted=12, freed=3, denied=40, seconds=2.5)
+    assert [expected] == meter.report([holding(used=20)], NOON + 2.5)
+
+
+def test_each_report_counts_anew() -> None:
+    meter = DemandMeter(NOON)
+    meter.granted(QUOTA, 5)
+    meter.report([holding()], NOON + 2)
+    (word,) = meter.report([holding()], NOON + 5)
+    assert (0, 3.0) == (word.granted, word.seconds)
+
+
+def test_quotas_are_counted_apart() -> None:
+    meter = DemandMeter(NOON)
+    meter.granted(QUOTA, 5)
+    meter.granted(OTHER, 6)
+    words = meter.report([holding(), holding(OTHER)], NOON + 1)
+    assert {QUOTA: 5, OTHER: 6} == {word.key: word.granted for word in words}
+
+
+def test_a_quota_at_rest_without_anything_is_not_mentioned() -> None:
+    assert [] == DemandMeter(NOON).report([holding(slice_=0)], NOON + 1)
+
+
+def test_a_denial_of_a_quota_without_a_slice_is_mentioned() -> None:
+    meter = DemandMeter(NOON)
+    meter.denied(QUOTA, 4)
+    assert [4] == [word.denied for word in meter.report([holding(slice_=0)], NOON + 1)]
+
+
+def test_a_clock_that_goes_back_makes_no_negative_time() -> None:
+    (word,) = DemandMeter(NOON).report([holding()], NOON - 60)
+    assert 0.0 == word.seconds
+
+
+def test_the_busiest_are_named_when_not_all_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demand, "MAX_QUOTAS", 2)
+    keys = [QuotaKey("acme", name) for name in ("idle", "denied", "busy", "large")]
+    meter = DemandMeter(NOON)
+    meter.denied(keys[1], 1)
+    meter.granted(keys[2], 50)
+    words = meter.report([holding(key, slice_=10_000 if key.resource == "large" else 10) for key in keys], NOON + 1)
+    assert ["denied", "busy"] == [word.key.resource for word in words]
