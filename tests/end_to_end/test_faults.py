@@ -105,6 +105,30 @@ async def test_a_region_cut_off_from_etcd_serves_its_slice_and_thaws_when_it_is_
     assert [] == callers.failures
 
 
+async def test_a_region_that_missed_changes_which_were_compacted_lists_again_and_misses_none(
+    deployment: Deployment, tenant: str
+) -> None:
+    await deployment.set_limit(tenant, 50)
+    await eventually(lambda: deployment.use("ap", tenant, 1))
+    await deployment.control("/proxies/ap/cut")
+    try:
+        for version in range(2, 6):
+            await deployment.set_limit(tenant, 50 + version, version=version)
+        revision, _ = await deployment.operator.allocations.list()
+        url = f"http://{deployment.config.etcd.endpoints[0]}/v3/kv/compaction"
+        async with deployment.http.post(url, json={"revision": revision}) as answer:
+            assert 200 == answer.status
+    finally:
+        await deployment.control("/proxies/ap/heal")
+
+    async def knows_the_newest() -> bool:
+        _, usage = await deployment.call("GET", "ap", f"/v1/tenants/{tenant}/quotas")
+        return [55] == [quota["limit"] for quota in usage["quotas"]]
+
+    await eventually(knows_the_newest, what="ap hearing of the newest limit")
+    await deployment.is_sound()
+
+
 async def test_etcd_goes_away_under_load_and_no_reserve_fails(deployment: Deployment, tenant: str) -> None:
     async with traffic(deployment, tenant, 60) as callers:
         await deployment.control("/etcd/stop")

@@ -1,7 +1,6 @@
 """Claims and first use, on memory adapters."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -80,8 +79,8 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    yield World()
+async def world() -> World:
+    return World()
 
 
 async def test_the_first_use_of_a_quota_claims_a_share_of_the_pool(world: World) -> None:
