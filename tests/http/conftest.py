@@ -18,7 +18,7 @@ async def postgres() -> AsyncIterator[EmbeddedPostgres]:
         await server.start()
         await make_template(server)
         yield server
-        await server.stop()
+        await server.kill()  # nobody needs its data any more
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ async def etcd() -> AsyncIterator[EmbeddedEtcd]:
         server = EmbeddedEtcd(directory / "etcd", unsafe_no_fsync=True)
         await server.start()
         yield server
-        await server.stop()
+        await server.kill()  # nobody needs its data any more
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,10 @@ from collections import Counter
 import aiohttp
 import msgspec
 import pytest
-from tests.http.harness import Api, Server, until
+from tests.http.harness import Api, Server, Start, running, until
+
+from regionquota.config import ServiceConfig
+from regionquota.embedded import EmbeddedEtcd, EmbeddedPostgres
 
 
 async def test_fifty_equal_requests_at_once_are_one_hold_and_one_answer(server: Server, api: Api, quota: str) -> None:
@@ -86,6 +89,38 @@ async def test_what_cancelled_callers_reserved_is_free_after_its_time(api: Api, 
     await until(nothing_is_reserved)
     usage = await api.usage(tenant)
     assert (0, 10_000) == (usage["used"], usage["available"])
+
+
+async def test_more_callers_than_may_wait_are_told_to_come_back_and_hold_nothing(start: Start, tenant: str) -> None:
+    api = (await start(service=ServiceConfig(lanes=1, max_queue=2, max_batch=1, shutdown_grace_s=0.5))).api
+    await api.set_limit(tenant, 1000)
+    await api.hold(tenant)
+    replies = await asyncio.gather(*(api.reserve(tenant) for _ in range(100)))
+    assert {201, 503} == {reply.status for reply in replies}
+    assert {"1"} == {reply.headers["Retry-After"] for reply in replies if reply.status == 503}
+    granted = [reply.status for reply in replies].count(201)
+    assert 1 + granted == (await api.usage(tenant))["reserved"]
+
+
+async def test_a_server_that_stops_answers_whom_it_has_accepted(
+    postgres: EmbeddedPostgres, etcd: EmbeddedEtcd, tenant: str
+) -> None:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        async with running(postgres, etcd) as server:
+            api = Api(server.api.url, session)
+            await api.set_limit(tenant, 1000)
+            await api.hold(tenant)
+            callers = [asyncio.create_task(api.reserve(tenant)) for _ in range(50)]
+            while not any(one.done() for one in callers):  # noqa: ASYNC110 - all have been sent by then
+                await asyncio.sleep(0)
+        replies = await asyncio.gather(*callers)
+    assert [201] * 50 == [reply.status for reply in replies]
+
+
+async def test_equal_ids_for_different_amounts_at_once_grant_one_amount(api: Api, quota: str) -> None:
+    replies = await asyncio.gather(*(api.reserve(quota, 1 + n % 3, request_id="a") for n in range(30)))
+    assert {201: 10, 409: 20} == Counter(reply.status for reply in replies)
+    assert 1 == len({reply.body["amount"] for reply in replies if reply.status == 201})
 
 
 def request(tenant: str, request_id: str) -> bytes:

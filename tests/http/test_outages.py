@@ -12,6 +12,8 @@ from tests.http.harness import Api, Reply, Server, make_template, new_database, 
 from regionquota.config import AgentConfig, PostgresConfig
 from regionquota.embedded import EmbeddedEtcd, EmbeddedPostgres, scratch_directory
 
+SOME_ID = "01a22929-0fa9-70d4-a463-013edb26b5c3"
+
 
 @pytest.fixture(scope="module")
 async def mortal_postgres() -> AsyncIterator[EmbeddedPostgres]:
@@ -20,7 +22,7 @@ async def mortal_postgres() -> AsyncIterator[EmbeddedPostgres]:
         await one.start()
         await make_template(one)
         yield one
-        await one.stop()
+        await one.kill()
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +31,7 @@ async def mortal_etcd() -> AsyncIterator[EmbeddedEtcd]:
         one = EmbeddedEtcd(directory / "etcd", unsafe_no_fsync=True)
         await one.start()
         yield one
-        await one.stop()
+        await one.kill()
 
 
 @pytest.fixture(scope="module")
@@ -68,18 +70,10 @@ def assert_unavailable(reply: Reply) -> None:
     assert "Traceback" not in reply.text
 
 
-async def test_readiness_follows_postgres(api: Api, postgres_away: EmbeddedPostgres) -> None:
-    assert 503 == (await api.get("/readyz")).status
+async def test_readiness_follows_postgres_and_liveness_does_not(api: Api, postgres_away: EmbeddedPostgres) -> None:
+    assert (503, 200) == ((await api.get("/readyz")).status, (await api.get("/healthz")).status)
     await postgres_away.start()
-    assert 200 == (await api.get("/readyz")).status
-
-
-async def test_liveness_does_not_depend_on_postgres(api: Api, postgres_away: EmbeddedPostgres) -> None:
-    assert 200 == (await api.get("/healthz")).status
-
-
-async def test_metrics_are_shown_without_postgres(api: Api, postgres_away: EmbeddedPostgres) -> None:
-    assert 200 == (await api.get("/metrics")).status
+    assert (200, 200) == ((await api.get("/readyz")).status, (await api.get("/healthz")).status)
 
 
 async def test_a_reserve_without_postgres_is_told_to_come_back(
@@ -88,26 +82,14 @@ async def test_a_reserve_without_postgres_is_told_to_come_back(
     assert_unavailable(await api.reserve(quota))
 
 
-@pytest.mark.parametrize("event", ["commit", "release", "extend"])
-async def test_a_settling_without_postgres_is_told_to_come_back(
-    api: Api, postgres_away: EmbeddedPostgres, event: str
-) -> None:
-    body = {"ttl_s": 5} if event == "extend" else {}
-    assert_unavailable(await api.settle(event, "01a22929-0fa9-70d4-a463-013edb26b5c3", **body))
+async def test_every_settling_without_postgres_is_told_to_come_back(api: Api, postgres_away: EmbeddedPostgres) -> None:
+    for event, body in {"commit": {}, "release": {}, "extend": {"ttl_s": 5}}.items():
+        assert_unavailable(await api.settle(event, SOME_ID, **body))
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/v1/reservations/01a22929-0fa9-70d4-a463-013edb26b5c3",
-        "/v1/reservations?tenant_id=a&request_id=b",
-        "/v1/tenants/a/quotas",
-    ],
-)
-async def test_a_look_without_postgres_is_told_to_come_back(
-    api: Api, postgres_away: EmbeddedPostgres, path: str
-) -> None:
-    assert_unavailable(await api.get(path))
+async def test_every_look_without_postgres_is_told_to_come_back(api: Api, postgres_away: EmbeddedPostgres) -> None:
+    for path in (f"reservations/{SOME_ID}", "reservations?tenant_id=a&request_id=b", "tenants/a/quotas"):
+        assert_unavailable(await api.get(f"/v1/{path}"))
 
 
 async def test_bad_input_is_refused_without_postgres(api: Api, postgres_away: EmbeddedPostgres, quota: str) -> None:
@@ -177,7 +159,7 @@ async def test_the_first_use_of_a_quota_without_etcd_is_refused_in_time(
     api: Api, etcd_away: EmbeddedEtcd, tenant: str
 ) -> None:
     began = time.monotonic()
-    assert_unavailable(await api.reserve(tenant))
+    assert_unavailable(await api.reserve(tenant, resource="never used"))
     assert time.monotonic() - began < 1.5
 
 
@@ -237,5 +219,16 @@ async def test_a_first_use_while_etcd_hangs_is_refused_in_time(
         began = time.monotonic()
         assert_unavailable(await api.reserve(tenant))
         assert 0.4 < time.monotonic() - began < 1.5
+    finally:
+        os.kill(mortal_etcd.pid, signal.SIGCONT)
+
+
+async def test_an_unknown_quota_asked_for_again_at_once_is_answered_without_etcd(
+    api: Api, mortal_etcd: EmbeddedEtcd, tenant: str
+) -> None:
+    first = await api.reserve(tenant)
+    os.kill(mortal_etcd.pid, signal.SIGSTOP)
+    try:
+        assert (404, 404) == (first.status, (await api.reserve(tenant)).status)
     finally:
         os.kill(mortal_etcd.pid, signal.SIGCONT)

@@ -138,7 +138,7 @@ def _explain(message: str, raw: bytes, kind: type[Struct]) -> InvalidRequest:
         return InvalidRequest(name, f"{name} is missing: it takes {describe(fields[name])}")
     if unknown := _UNKNOWN.match(message):
         name = unknown[1]
-        near = difflib.get_close_matches(name, fields, 1)
+        near = difflib.get_close_matches(name[:SHOWN], fields, 1)
         hint = f"did you mean {near[0]}?" if near else "known are " + (", ".join(fields) or "none")
         return InvalidRequest(name[:SHOWN], f"unknown field {_show(name)}: {hint}")
     if at := _AT.search(message):
