@@ -34,7 +34,11 @@ class InvalidRequest(RegionQuotaError):  # noqa: N818 - reads as a sentence wher
 
 
 class StaleVersion(RegionQuotaError):  # noqa: N818
-    """A newer version of the limit is in force, or this version with other content."""
+    """A newer version of the limit is in force, or this version with other content, or a quota of another kind."""
+
+    def __init__(self, message: str, field: str = "version") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class Unavailable(RegionQuotaError):  # noqa: N818

@@ -4,7 +4,7 @@ from typing import Final
 
 from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, new_allocation, set_limit
 from regionquota.core.quota import Kind, QuotaKey
-from regionquota.errors import EtcdUnavailable, StaleVersion
+from regionquota.errors import EtcdUnavailable, InvalidRequest, StaleVersion
 from regionquota.ports import AllocationStore
 
 MAX_ATTEMPTS: Final = 20
@@ -19,14 +19,17 @@ async def put_limit(
     `kind` None keeps the kind there is; a new quota is then allocated.
 
     Raises `StaleVersion` for an older version, the same version with another amount, or another kind;
-    `EtcdUnavailable` when etcd does not answer or the document is too busy.
+    `InvalidRequest` for taking an override back where there is no quota; `EtcdUnavailable` when etcd does not answer
+    or the document is too busy.
     """
     for _ in range(MAX_ATTEMPTS):
         revision, known = await allocations.read(key)
+        if known is None and limit.amount is None:
+            raise InvalidRequest("limit", f"there is no quota {key} to take an override back from")
         if known is None:
             changed = new_allocation(kind or Kind.ALLOCATED, source, limit)
         elif kind not in (None, known.kind):
-            raise StaleVersion(f"{key} is {known.kind} and cannot become {kind}: use another resource name")
+            raise StaleVersion(f"{key} is {known.kind} and cannot become {kind}: use another resource name", "kind")
         else:
             changed = set_limit(known, source, limit)
         if changed is known:

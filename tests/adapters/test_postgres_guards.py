@@ -6,7 +6,7 @@ from tests.contract import region_store_fixtures as fixtures
 from tests.core.builders import NOON, QUOTA, adjust, allocation, at, reservation_name, reserve
 
 from regionquota.adapters.postgres.store import PostgresRegionStore
-from regionquota.core.commands import Commit, Release
+from regionquota.core.commands import Adjust, Commit, Release
 from regionquota.core.periods import epoch_of
 from regionquota.core.quota import Kind
 
@@ -122,3 +122,14 @@ async def test_what_a_counter_refuses_leaves_nothing_else_of_its_batch(
         await store.transact([reserve(5, name=reservation_name(9), request="y"), adjust(5, request="z")], NOON)
     await fixtures.query(lived_in, "ALTER TABLE quota_counters DROP CONSTRAINT broken")
     assert await store.reservation_of_request("acme", "y") is None
+
+
+async def test_what_the_driver_refuses_leaves_nothing_of_its_batch(
+    lived_in: str, open_store: fixtures.OpenStore
+) -> None:
+    """The text is found out when the counters are written already, and the server knows nothing of it."""
+    store: PostgresRegionStore = await open_store()
+    before = await store.holding(QUOTA)
+    with pytest.raises(asyncpg.DataError):
+        await store.transact([Adjust(QUOTA, 5, "y", b"digest", "no text: \ud800")], IN_JUNE)
+    assert before == await store.holding(QUOTA)

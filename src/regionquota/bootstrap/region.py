@@ -114,9 +114,11 @@ async def _running(config: Config, telemetry: Telemetry, store: RegionStore, etc
         max_queue=service_config.max_queue,
         on_batch=telemetry.instruments.batch_size.record,
     )
-    service = RegionService(commits.submit, store, claims, meter, clock, low_water=config.agent.low_water)
+    service = RegionService(
+        commits.submit, store, etcd.allocations, follower, claims, meter, clock, low_water=config.agent.low_water
+    )
     bounds = Bounds(service_config.default_ttl_s, service_config.max_ttl_s, service_config.max_requests_per_batch)
-    api = RegionApi(me, service, etcd.allocations, follower, clock, bounds)
+    api = RegionApi(me, service, follower, clock, bounds)
     _show_units(telemetry, me, attendance, follower, clock)
     app = application(
         routes(api),

@@ -38,13 +38,18 @@ def too_large(most: int) -> Answer:
     return problem(413, "too-large", "The body is too large", detail, field="body")
 
 
+def too_slow(within_s: float) -> Answer:
+    detail = f"the body must arrive within {within_s:g} s"
+    return problem(408, "too-slow", "The body takes too long", detail, field="body")
+
+
 def unavailable(error: Unavailable) -> Answer:
     detail = f"{error}; the same request with the same id is safe to repeat"
     return problem(503, "unavailable", "Not available right now", detail, retry_after_s=RETRY_UNAVAILABLE_S)
 
 
 def stale(error: StaleVersion) -> Answer:
-    return problem(409, "stale-version", "A newer limit is in force", str(error), field="version")
+    return problem(409, "stale-version", "A newer limit is in force", str(error), field=error.field)
 
 
 def unknown_quota(outcome: UnknownQuota) -> Answer:

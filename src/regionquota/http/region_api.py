@@ -44,8 +44,7 @@ from regionquota.http.bodies import (
     write_time,
 )
 from regionquota.http.problems import Answer
-from regionquota.limits import put_limit
-from regionquota.ports import AllocationStore, Clock, Stored
+from regionquota.ports import Clock, Stored
 from regionquota.region.follower import Follower
 from regionquota.region.service import RegionService
 
@@ -66,14 +65,12 @@ class RegionApi:
         self,
         region: Region,
         service: RegionService,
-        allocations: AllocationStore,
         follower: Follower,
         clock: Clock,
         bounds: Bounds,
     ) -> None:
         self._region = region
         self._service = service
-        self._allocations = allocations
         self._follower = follower
         self._clock = clock
         self._bounds = bounds
@@ -169,9 +166,8 @@ class RegionApi:
             raise InvalidRequest("limit", "limit null takes an OVERRIDE back; a PLAN must have a limit")
         key = QuotaKey(tenant, resource, body.scope)
         kind = None if body.kind is None else Kind(body.kind)
-        revision, allocation = await put_limit(
-            self._allocations, key, kind, source, VersionedLimit(body.limit, body.version)
-        )
+        limit = VersionedLimit(body.limit, body.version)
+        revision, allocation = await self._service.set_limit(key, kind, source, limit)
         collecting = max(0, -allocation.pool)
         return Answer(
             200,

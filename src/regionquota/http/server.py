@@ -1,5 +1,7 @@
 """Around every handler: metrics, trace context, and the one place where exceptions become answers."""
 
+import asyncio
+import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -8,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
@@ -18,6 +21,8 @@ from regionquota.http.region_api import Route
 from regionquota.telemetry import Telemetry, span
 
 _log = structlog.get_logger(__name__)
+BODY_WITHIN_S: Final = 10.0
+"""A body that takes longer is refused, so that slow senders cannot collect sockets."""
 _JSON: Final = "application/json"
 _PROBLEM: Final = "application/problem+json"
 
@@ -33,6 +38,7 @@ def application(
     app = web.Application(client_max_size=max_body_bytes, middlewares=[_refusals(max_body_bytes)])
     for route in routes:
         app.router.add_route(route.method, _pattern(route.path), _handle(route, telemetry, max_body_bytes))
+    logging.getLogger("aiohttp.server").addFilter(_only_our_errors)
     described = msgspec.json.encode(document(routes, title))
 
     async def healthz(_request: web.Request) -> web.Response:
@@ -78,6 +84,8 @@ def _handle(route: Route, telemetry: Telemetry, max_body_bytes: int) -> _Handle:
 
 async def _answer(route: Route, request: web.Request, max_body_bytes: int) -> Answer:
     try:
+        if route.body is not None and not await _has_body(request):
+            return problems.too_slow(BODY_WITHIN_S)
         return await route.handler(request)
     except InvalidRequest as error:
         return problems.invalid(error)
@@ -95,6 +103,27 @@ async def _answer(route: Route, request: web.Request, max_body_bytes: int) -> An
         _log.exception("a call failed", operation=route.operation)
         detail = "the server could not carry this out; repeat it with the same id to learn what became of it"
         return problems.problem(500, "internal", "Internal error", detail)
+
+
+async def _has_body(request: web.Request) -> bool:
+    """Reads the body in time; the request keeps it, so that a handler's own read does not wait."""
+    try:
+        async with asyncio.timeout(BODY_WITHIN_S):
+            await request.read()
+    except TimeoutError:
+        return False
+    return True
+
+
+class _OnlyOurErrors(logging.Filter):
+    """What is no HTTP is the sender's mistake: aiohttp answers 400, and would log a traceback for each."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError)
+
+
+_only_our_errors: Final = _OnlyOurErrors()
 
 
 def _refusals(max_body_bytes: int) -> Middleware:

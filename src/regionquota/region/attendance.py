@@ -45,8 +45,9 @@ class Attendance:
         self.holdings: Sequence[Holding] = ()
 
     def may_claim(self) -> bool:
+        """True also before the record was first read: a claim is safe at any time, it is only a waste if frozen."""
         record = self._record
-        return record is not None and record.frozen is None and record.status is RegionStatus.ACTIVE
+        return record is None or (record.frozen is None and record.status is RegionStatus.ACTIVE)
 
     async def attend(self) -> None:
         """Prolong the sign of life; after a freeze, re-read all allocations and say up to which revision."""

@@ -14,8 +14,9 @@ from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
 from regionquota.region.follower import Follower
 from regionquota.region.steps import Step, claim
 
-MAX_ATTEMPTS: Final = 5
-"""Claims lost to a concurrent change of the same document before the next denial has to ask again."""
+MAX_ATTEMPTS: Final = 8
+"""Claims for one wish, each at most a share of the pool and each lost to a concurrent change: then the next denial
+has to ask again."""
 UNKNOWN_FOR_S: Final = 1.0
 """How long a quota that does not exist is not asked for again."""
 MAX_UNKNOWN: Final = 10_000
@@ -70,22 +71,22 @@ class Claims:
 
         async def one(key: QuotaKey, units: int) -> None:
             async with limit:
-                await self._claim(key, units)
+                await self._claim(key, units, enough=units)
 
         async with asyncio.TaskGroup() as tasks:
             for key, units in wanted.items():
                 tasks.create_task(one(key, units))
 
-    async def join(self, key: QuotaKey) -> Holding | None:
-        """First use of `key` here. None: no such quota anywhere.
+    async def join(self, key: QuotaKey, amount: int = 1) -> Holding | None:
+        """First use of `key` here, by somebody who wants `amount`. None: no such quota anywhere.
 
         Callers that ask at the same time share one attempt. Raises `EtcdUnavailable` within the time allowed.
         """
-        if self._unknown_until.get(key, 0.0) > self._clock.now():
+        if self._follower.known(key) is None and self._unknown_until.get(key, 0.0) > self._clock.now():
             return None
         attempt = self._joining.get(key)
         if attempt is None:
-            attempt = asyncio.create_task(self._join(key))
+            attempt = asyncio.create_task(self._join(key, amount))
             self._joining[key] = attempt
             attempt.add_done_callback(lambda _: self._joining.pop(key, None))
         try:
@@ -95,8 +96,8 @@ class Claims:
         except TimeoutError as error:
             raise EtcdUnavailable(f"no answer from etcd about {key} in {self._join_timeout_s} s") from error
 
-    async def _join(self, key: QuotaKey) -> Holding | None:
-        step = await self._claim(key, MAX_AMOUNT)
+    async def _join(self, key: QuotaKey, amount: int) -> Holding | None:
+        step = await self._claim(key, MAX_AMOUNT, enough=amount)
         if step.held is None and step.allocation is None:
             holding = await self._store.holding(key)  # another process of this region may be ahead
             if holding is None:
@@ -104,25 +105,28 @@ class Claims:
             return holding
         return step.held
 
-    async def _claim(self, key: QuotaKey, units: int) -> Step:
-        wanted = units if self._allowed() else 0
+    async def _claim(self, key: QuotaKey, units: int, *, enough: int) -> Step:
+        """Claim up to `units`, again while that brought less than `enough` and the pool has any left."""
+        allowed = self._allowed()
+        total = 0
         for _ in range(MAX_ATTEMPTS):
             got, step = await claim(
                 key,
                 self._me,
                 self._allocations,
                 self._store,
-                wanted=wanted,
+                wanted=units - total if allowed else 0,
                 share=self._share,
                 now=self._clock.now(),
             )
+            total += got
             if step.allocation is not None:
                 self._follower.note(Stored(key, step.revision, step.allocation), step)
             pool = step.allocation.pool if step.allocation is not None else 0
-            if got or pool <= 0 or not wanted:
+            if total >= enough or pool <= 0 or not allowed:
                 break
-        if wanted:
-            self._on_claim(got)
+        if allowed:
+            self._on_claim(total)
         return step
 
     def _remember_unknown(self, key: QuotaKey) -> None:

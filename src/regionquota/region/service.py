@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
+import structlog
 
+from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit
 from regionquota.core.commands import (
     Adjust,
     Adjusted,
@@ -22,16 +24,20 @@ from regionquota.core.commands import (
     Settled,
     UnknownQuota,
 )
-from regionquota.core.quota import QuotaKey, bucket_of
+from regionquota.core.quota import Kind, QuotaKey, bucket_of
 from regionquota.core.reservation import Reservation, State
 from regionquota.core.slice import Holding
-from regionquota.ports import Clock, RegionStore
+from regionquota.errors import Unavailable
+from regionquota.limits import put_limit
+from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
 from regionquota.region.claims import Claims
 from regionquota.region.demand import DemandMeter
+from regionquota.region.follower import Follower
 from regionquota.region.ids import bucket_of_id, reservation_id
 
 Submit: TypeAlias = Callable[[Command, int], Awaitable[Outcome]]
 DIGEST_BYTES: Final = 16
+_log = structlog.get_logger(__name__)
 
 
 class RegionService:
@@ -43,6 +49,8 @@ class RegionService:
         self,
         submit: Submit,
         store: RegionStore,
+        allocations: AllocationStore,
+        follower: Follower,
         claims: Claims,
         meter: DemandMeter,
         clock: Clock,
@@ -51,6 +59,8 @@ class RegionService:
     ) -> None:
         self._submit = submit
         self._store = store
+        self._allocations = allocations
+        self._follower = follower
         self._claims = claims
         self._meter = meter
         self._clock = clock
@@ -101,6 +111,18 @@ class RegionService:
             (self._meter.freed if delta < 0 else self._meter.granted)(key, abs(delta))
         return outcome
 
+    async def set_limit(
+        self, key: QuotaKey, kind: Kind | None, source: LimitSource, limit: VersionedLimit
+    ) -> tuple[int, Allocation]:
+        """As `put_limit`; this server knows of it at once, the others when their watch tells them."""
+        revision, allocation = await put_limit(self._allocations, key, kind, source, limit)
+        try:
+            await self._follower.take(Stored(key, revision, allocation))
+        except Unavailable:
+            # The limit is set; that this region cannot act on it now is no reason to say otherwise.
+            _log.info("a limit was set, its application here is left to the watch", quota=str(key))
+        return revision, allocation
+
     async def reservation(self, name: str) -> Reservation | None:
         return None if bucket_of_id(name) is None else await self._store.reservation(name)
 
@@ -115,8 +137,10 @@ class RegionService:
         """Submit, joining the quota first if this region has not used it yet."""
         bucket = bucket_of(command.key.tenant)
         outcome = await self._submit(command, bucket)
-        if isinstance(outcome, UnknownQuota) and await self._claims.join(command.key) is not None:
-            outcome = await self._submit(command, bucket)
+        if isinstance(outcome, UnknownQuota):
+            amount = command.amount if isinstance(command, Reserve) else 1
+            if await self._claims.join(command.key, amount) is not None:
+                outcome = await self._submit(command, bucket)
         return outcome
 
     async def _submit_named(self, command: Commit | Release | Extend) -> Outcome:
