@@ -4,20 +4,21 @@ import asyncio
 import logging
 
 import pytest
-from tests.http.harness import Api, Server
+from tests.http.harness import Api, Server, Start
 
+from regionquota.config import AgentConfig
 from regionquota.core.quota import QuotaKey
 from regionquota.http import server as server_module
 
 
-async def test_a_first_reserve_of_the_whole_limit_is_granted(api: Api, tenant: str) -> None:
+async def test_a_first_reserve_gets_all_it_asks_for_and_a_share_of_the_pool_otherwise(
+    start: Start, tenant: str
+) -> None:
+    api = (await start(agent=AgentConfig(claim_share=0.5))).api
     await api.set_limit(tenant, 10)
     assert 201 == (await api.reserve(tenant, 10)).status
-
-
-async def test_a_first_reserve_of_little_leaves_most_of_the_limit_to_others(api: Api, tenant: str) -> None:
-    await api.set_limit(tenant, 100)
-    reply = await api.reserve(tenant, 1)
+    await api.set_limit(tenant, 100, resource="disk")
+    reply = await api.reserve(tenant, 1, resource="disk")
     assert (201, 49) == (reply.status, reply.body["remaining"])
 
 
