@@ -47,7 +47,7 @@ BinSecondsOption = Annotated[
         "--bin-seconds",
         min=0.05,
         max=3600,
-        help=f"How long a bin lasts here. Default: {SHORTEST_BIN_S:g}, or longer, for at most {COMFORTABLE_RATE} units/s.",
+        help=f"How long a bin lasts here. Default: {SHORTEST_BIN_S:g}, or longer, up to {COMFORTABLE_RATE} units/s.",
     ),
 ]
 FactorOption = Annotated[

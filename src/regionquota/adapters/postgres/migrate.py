@@ -68,14 +68,14 @@ async def migrate(
     """
     try:
         conn = await asyncpg.connect(dsn, password=password, timeout=10)
+        try:
+            await conn.execute("SELECT pg_advisory_lock($1)", _LOCK)
+            await conn.execute(_TABLE)
+            return await _apply_missing(conn, phases)
+        finally:
+            await conn.close()
     except UNAVAILABLE as error:
         raise StoreUnavailable(f"Postgres does not answer: {error or type(error).__name__}") from error
-    try:
-        await conn.execute("SELECT pg_advisory_lock($1)", _LOCK)
-        await conn.execute(_TABLE)
-        return await _apply_missing(conn, phases)
-    finally:
-        await conn.close()
 
 
 async def _apply_missing(conn: "asyncpg.Connection[asyncpg.Record]", phases: Sequence[Phase]) -> Sequence[Migration]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from asyncpg import Record
 
@@ -15,6 +15,14 @@ from regionquota.core.reservation import Reservation, State
 from regionquota.core.slice import Holding
 
 Columns: TypeAlias = list[list[Any]]
+
+# Values in each row below, in the order in which the statement `store` takes them.
+HOLDING_COLUMNS: Final = 13
+CLOSED_COLUMNS: Final = 11
+RESERVATION_COLUMNS: Final = 13
+CHANGE_COLUMNS: Final = 5
+ADJUSTMENT_COLUMNS: Final = 11
+ENTRY_COLUMNS: Final = 10
 
 
 def moment(seconds: float) -> datetime:
@@ -79,13 +87,13 @@ def adjustment_of(row: Record) -> Adjustment:
     )
 
 
-def columns(rows: Sequence[Sequence[Any]]) -> Columns:
-    """Turn rows into one list per column, as `unnest` takes them. Never empty: callers skip empty writes."""
-    return [list(column) for column in zip(*rows, strict=True)]
+def columns(rows: Sequence[Sequence[Any]], width: int) -> Columns:
+    """Turn rows of `width` values into one list per column, as `unnest` takes them."""
+    return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in range(width)]
 
 
 def keys(wanted: Iterable[QuotaKey]) -> Columns:
-    return columns([(key.tenant, key.resource, key.scope) for key in wanted])
+    return columns([(key.tenant, key.resource, key.scope) for key in wanted], 3)
 
 
 def balances(counter: Counter) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from regionquota.adapters.postgres.statements import LEDGER, READS, SLICES
 from regionquota.adapters.postgres.transaction import Connection, Deadlines, Pool, connection, transaction
 from regionquota.core.allocation import Allocation, Move
 from regionquota.core.commands import Adjust, Command, Outcome, Reserve
-from regionquota.core.ledger import Entry, Loaded, Writes, decide, turn_of_epoch
+from regionquota.core.ledger import Loaded, Writes, decide, turn_of_epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation
 from regionquota.core.slice import Holding, apply
@@ -55,11 +55,8 @@ class PostgresRegionStore:
                 changed = apply(before, key, allocation, revision, self._region, now)
                 if changed is None or changed == before:
                     return changed
-                if before is None:
-                    if not await _create_counter(conn, changed):
-                        continue
-                else:
-                    await _write(conn, "store_counters", [rows.holding_row(changed)])
+                if before is None and not await _create_counter(conn, changed):
+                    continue
                 await _record_slice(conn, before, changed, allocation.moves_from(self._region), now)
                 return changed
         raise StoreUnavailable(f"gave up after {MAX_RESTARTS} collisions over the first use of {key}")
@@ -140,7 +137,7 @@ async def _load(conn: Connection, batch: Sequence[Command]) -> Loaded:
     if reserves:
         await _load_requests(conn, loaded, reserves, wanted)
     if adjusts:
-        asked = rows.columns([(command.key.tenant, command.request_id) for command in adjusts])
+        asked = rows.columns([(command.key.tenant, command.request_id) for command in adjusts], 2)
         for row in await conn.fetch(LEDGER["load_adjustments"], *asked):
             loaded.adjustments[row["tenant_id"], row["request_id"]] = rows.adjustment_of(row)
     return loaded
@@ -156,7 +153,7 @@ async def _load_counters(conn: Connection, loaded: Loaded, wanted: Iterable[Quot
         if held.epoch != loaded.holdings[held.key].epoch
     }
     if closed:
-        for row in await conn.fetch(LEDGER["load_closed"], *rows.columns(list(closed))):
+        for row in await conn.fetch(LEDGER["load_closed"], *rows.columns(list(closed), 4)):
             loaded.closed[rows.key_of(row), row["epoch"]] = rows.counter_of(row)
 
 
@@ -164,7 +161,7 @@ async def _load_requests(
     conn: Connection, loaded: Loaded, reserves: Sequence[Reserve], wanted: Container[QuotaKey]
 ) -> None:
     """Reserves whose id is known already. Their quota may differ from the one asked for, so it is loaded too."""
-    asked = rows.columns([(command.key.tenant, command.request_id) for command in reserves])
+    asked = rows.columns([(command.key.tenant, command.request_id) for command in reserves], 2)
     for row in await conn.fetch(LEDGER["load_requests"], *asked):
         known = rows.reservation_of(row)
         loaded.requests[known.key.tenant, known.request_id] = known.id
@@ -178,21 +175,17 @@ async def _load_requests(
 
 
 async def _store(conn: Connection, writes: Writes) -> None:
-    await _write(conn, "store_counters", [rows.holding_row(held) for held in writes.holdings.values()])
-    await _write(conn, "store_closed", [rows.closed_row(*of, counter) for of, counter in writes.closed.items()])
-    await _write(conn, "create_reservations", [rows.reservation_row(new) for new in writes.created.values()])
-    await _write(conn, "change_reservations", [rows.change_row(changed) for changed in writes.changed.values()])
-    await _write(conn, "create_adjustments", [rows.adjustment_row(new) for new in writes.adjustments])
-    await _append_usage(conn, writes.entries)
-
-
-async def _append_usage(conn: Connection, entries: Sequence[Entry]) -> None:
-    await _write(conn, "append_usage", [rows.entry_row(entry) for entry in entries])
-
-
-async def _write(conn: Connection, statement: str, values: Sequence[Sequence[Any]]) -> None:
-    if values:
-        await conn.execute(LEDGER[statement], *rows.columns(values))
+    """One round trip, none where nothing was changed."""
+    parts: tuple[tuple[Sequence[Sequence[Any]], int], ...] = (
+        ([rows.holding_row(held) for held in writes.holdings.values()], rows.HOLDING_COLUMNS),
+        ([rows.closed_row(*of, counter) for of, counter in writes.closed.items()], rows.CLOSED_COLUMNS),
+        ([rows.reservation_row(new) for new in writes.created.values()], rows.RESERVATION_COLUMNS),
+        ([rows.change_row(changed) for changed in writes.changed.values()], rows.CHANGE_COLUMNS),
+        ([rows.adjustment_row(new) for new in writes.adjustments], rows.ADJUSTMENT_COLUMNS),
+        ([rows.entry_row(entry) for entry in writes.entries], rows.ENTRY_COLUMNS),
+    )
+    if any(values for values, _ in parts):
+        await conn.execute(LEDGER["store"], *(column for part in parts for column in rows.columns(*part)))
 
 
 async def _create_counter(conn: Connection, holding: Holding) -> bool:
@@ -205,10 +198,9 @@ async def _create_counter(conn: Connection, holding: Holding) -> bool:
 async def _record_slice(
     conn: Connection, before: Holding | None, changed: Holding, moves: Sequence[Move], now: float
 ) -> None:
-    """The epoch that was closed, the debt that was repaid, and one slice ledger row if the slice is another one."""
+    """The counter, the epoch that was closed, the debt that was repaid; a slice ledger row if the slice changed."""
     closed, entries = turn_of_epoch(before, changed, now)
-    await _write(conn, "store_closed", [rows.closed_row(*of, counter) for of, counter in closed.items()])
-    await _append_usage(conn, entries)
+    await _store(conn, Writes(holdings={changed.key: changed}, closed=closed, entries=entries))
     was = 0 if before is None else before.slice
     if changed.slice != was:
         key = changed.key
