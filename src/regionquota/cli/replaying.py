@@ -36,7 +36,7 @@ SHORTEST_BIN_S: Final = 0.5
 COMFORTABLE_RATE: Final = 400
 """Units a second that two cores serve with everything on them, this client included."""
 DEMO_BINS: Final = 96
-MEAN_UNITS: Final = 60.0
+MEAN_UNITS: Final = 40.0
 """Units per bin and region of a generated day."""
 
 BinsOption = Annotated[int | None, typer.Option("--bins", min=1, max=100_000, help="How many bins to replay.")]
