@@ -1,0 +1,221 @@
+"""Signs of life, thawing, reports and following, on memory adapters."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.adapters.memory.region_store import MemoryRegionStore
+from regionquota.core.allocation import (
+    Allocation,
+    LimitSource,
+    Move,
+    VersionedLimit,
+    grant,
+    new_allocation,
+    request_moves,
+)
+from regionquota.core.commands import Commit, Reserve
+from regionquota.core.demand import Demand
+from regionquota.core.quota import Kind, QuotaKey, Region
+from regionquota.errors import EtcdUnavailable
+from regionquota.ports import Frozen, FrozenBy, RegionRecord, RegionStatus, Session
+from regionquota.region.attendance import Attendance
+from regionquota.region.demand import DemandMeter
+from regionquota.region.follower import Follower
+
+QUOTA = QuotaKey("acme", "vcpu")
+TTL_S = 10
+
+
+@dataclass
+class HandClock:
+    seconds: float = 1_000_000.0
+
+    def now(self) -> float:
+        return self.seconds
+
+
+class CountingCoordination(MemoryCoordination):
+    """Memory, with the reports counted; the next one fails while `losing`, after it was written."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.reports = 0
+        self.losing = False
+
+    async def report(self, session: Session, region: Region, instance: str, demand: Sequence[Demand]) -> None:
+        self.reports += 1
+        await super().report(session, region, instance, demand)
+        if self.losing:
+            raise EtcdUnavailable("the answer was lost")
+
+
+@dataclass
+class World:
+    clock: HandClock = field(default_factory=HandClock)
+
+    def __post_init__(self) -> None:
+        self.etcd = CountingCoordination(self.clock)
+        self.store = MemoryRegionStore("eu")
+        self.follower = Follower("eu", self.etcd, self.store, self.clock, relist_interval_s=0.05)
+        self.meter = DemandMeter(self.clock.now())
+        self.attendance = Attendance(
+            "eu", "eu-1", "http://here", self.etcd, self.store, self.follower, self.meter, self.clock, ttl_s=TTL_S
+        )
+
+    async def write(self, allocation: Allocation, revision: int = 0) -> int:
+        written = await self.etcd.swap(QUOTA, revision, allocation)
+        assert written is not None
+        return written
+
+    async def slice(self) -> int:
+        holding = await self.store.holding(QUOTA)
+        return -1 if holding is None else holding.slice
+
+
+def split(limit: int, **slices: int) -> Allocation:
+    return grant(new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(limit, 1)), slices)
+
+
+@pytest.fixture
+async def world() -> World:
+    return World()
+
+
+async def test_a_new_region_makes_its_record_and_announces_itself(world: World) -> None:
+    await world.attendance.attend()
+    assert RegionRecord("eu") == (await world.etcd.regions())["eu"].record
+    assert ["eu-1"] == [presence.instance for presence in await world.etcd.present()]
+
+
+async def test_a_sign_of_life_is_prolonged_and_made_anew_when_it_ended(world: World) -> None:
+    await world.attendance.attend()
+    world.clock.seconds += TTL_S * 0.8
+    await world.attendance.attend()
+    world.clock.seconds += TTL_S * 0.8
+    assert 1 == len(await world.etcd.present())
+    world.clock.seconds += 2 * TTL_S
+    assert [] == list(await world.etcd.present())
+    await world.attendance.attend()
+    assert 1 == len(await world.etcd.present())
+
+
+async def test_after_a_freeze_the_region_reads_everything_again_and_says_so(world: World) -> None:
+    await world.write(split(100, eu=40))
+    await world.attendance.attend()
+    stored = (await world.etcd.regions())["eu"]
+    frozen = replace(stored.record, frozen=Frozen(FrozenBy.LIVENESS, world.clock.now(), "gone"))
+    revision = await world.etcd.swap_region(frozen, stored.revision)
+    assert revision is not None
+
+    assert (await world.etcd.present())[0].synchronised < revision
+    await world.attendance.attend()
+    assert (await world.etcd.present())[0].synchronised >= revision
+
+
+@pytest.mark.parametrize(
+    ("record", "may"),
+    [
+        (RegionRecord("eu"), True),
+        (RegionRecord("eu", status=RegionStatus.DRAINING), False),
+        (RegionRecord("eu", frozen=Frozen(FrozenBy.OPERATOR, 1.0, "work")), False),
+    ],
+)
+async def test_only_an_active_region_that_is_not_frozen_claims(world: World, record: RegionRecord, may: bool) -> None:
+    await world.etcd.swap_region(record, 0)
+    await world.attendance.attend()
+    assert may is world.attendance.may_claim()
+
+
+async def test_a_region_at_rest_reports_once_and_then_nothing(world: World) -> None:
+    await world.write(split(100, eu=40))
+    await world.attendance.attend()
+    for _ in range(5):
+        await world.attendance.report()
+    assert 1 == world.etcd.reports
+
+
+async def test_what_is_asked_for_is_reported(world: World) -> None:
+    await world.write(split(100, eu=40))
+    await world.attendance.attend()
+    await world.store.transact([Reserve("0", QUOTA, 5, "r", b"d", 60), Commit("0")], world.clock.now())
+    world.meter.granted(QUOTA, 5)
+    world.meter.denied(QUOTA, 60)
+    world.clock.seconds += 2.0
+    await world.attendance.report()
+    assert [("eu", Demand(QUOTA, 40, 5, 0, granted=5, denied=60, seconds=2.0))] == list(await world.etcd.demand())
+
+
+async def test_a_report_without_an_answer_is_made_again(world: World) -> None:
+    await world.write(split(100, eu=40))
+    await world.attendance.attend()
+    world.etcd.losing = True
+    with pytest.raises(EtcdUnavailable):
+        await world.attendance.report()
+    world.etcd.losing = False
+    await world.attendance.report()
+    assert 2 == world.etcd.reports
+
+
+async def test_an_orderly_end_takes_the_sign_of_life_back(world: World) -> None:
+    await world.attendance.attend()
+    await world.attendance.close()
+    assert [] == list(await world.etcd.present())
+
+
+async def test_following_carries_out_what_is_there_and_what_comes(world: World) -> None:
+    revision = await world.write(split(100, eu=40))
+    following = asyncio.create_task(world.follower.follow())
+    try:
+        async with asyncio.timeout(5):
+            while await world.slice() != 40:
+                await asyncio.sleep(0)
+            await world.write(request_moves(split(100, eu=40), [Move("m", "eu", None, 15)]), revision)
+            while await world.slice() != 25:
+                await asyncio.sleep(0)
+        _, allocation = await world.etcd.read(QUOTA)
+        assert allocation is not None
+        assert (25, 75) == (allocation.slice_of("eu"), allocation.pool)
+    finally:
+        following.cancel()
+
+
+async def test_the_full_list_comes_round_again_and_again(world: World) -> None:
+    revision = await world.write(split(100, eu=40))
+    await asyncio.wait_for(world.follower.follow(), 5)  # ends when it is time for the next list
+    first = world.follower.synchronised
+    await world.write(split(7), revision)
+    await asyncio.wait_for(world.follower.follow(), 5)
+    assert world.follower.synchronised > first
+
+
+async def test_a_watch_that_was_compacted_away_ends_and_the_next_list_catches_up(world: World) -> None:
+    revision = await world.write(split(100, eu=40))
+    await world.follower.relist()
+    await world.write(split(100, eu=30), revision)
+    world.etcd.compact(world.etcd.revision)
+    await asyncio.wait_for(world.follower.follow(), 5)
+    assert 30 == await world.slice()
+
+
+async def test_a_quota_that_this_region_does_not_use_leaves_no_row(world: World) -> None:
+    await world.write(split(100, us=40))
+    await world.follower.relist()
+    assert await world.store.holding(QUOTA) is None
+
+
+async def test_a_move_that_usage_forbids_is_tried_again_when_usage_falls(world: World) -> None:
+    revision = await world.write(split(100, eu=40))
+    await world.follower.relist()
+    now = world.clock.now()
+    await world.store.transact([Reserve("0", QUOTA, 40, "r", b"d", 60)], now)
+    await world.write(request_moves(split(100, eu=40), [Move("m", "eu", "us", 10)]), revision)
+    await world.follower.relist()
+    assert 40 == await world.slice()
+
+    await world.store.transact([Commit("0", 25)], now)
+    await world.follower.settle()
+    assert 30 == await world.slice()
