@@ -45,7 +45,7 @@ def gone(pid: int) -> bool:
 
 async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not condition():  # noqa: ASYNC110 - what other processes do sets no event
+        while not condition():
             await asyncio.sleep(0.02)
 
 

@@ -176,7 +176,7 @@ Start: TypeAlias = Callable[..., Awaitable[Server]]
 async def until(check: Callable[[], Awaitable[bool]], *, within_s: float = PATIENCE_S, every_s: float = 0.02) -> None:
     """Wait for something that must come true by itself."""
     async with asyncio.timeout(within_s):
-        while not await check():  # noqa: ASYNC110 - nobody would set an event
+        while not await check():
             await asyncio.sleep(every_s)
 
 

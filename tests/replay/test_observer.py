@@ -43,7 +43,7 @@ def hand_over_from_eu_to_us(etcd: Any, databases: Any, key: QuotaKey) -> None:
 
 async def settled(until: Callable[[], bool]) -> None:
     async with asyncio.timeout(2):
-        while not until():  # noqa: ASYNC110 - what is waited for sets no event
+        while not until():
             await asyncio.sleep(0.005)
 
 
