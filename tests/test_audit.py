@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
@@ -15,11 +16,6 @@ from regionquota.errors import EtcdUnavailable, StoreUnavailable
 from regionquota.ports import BalanceCheck, Stored
 
 QUOTA = QuotaKey("acme", "vcpu")
-
-
-class FixedClock:
-    def now(self) -> float:
-        return 1_000_000.0
 
 
 class Damaged(MemoryCoordination):
@@ -53,13 +49,13 @@ def wrong(findings: Sequence[Finding]) -> list[tuple[Verdict, str]]:
 
 
 async def test_a_sound_deployment_has_no_difference() -> None:
-    findings = await deployment(MemoryCoordination(FixedClock()), MemoryRegionStore("eu"))
+    findings = await deployment(MemoryCoordination(HandClock()), MemoryRegionStore("eu"))
     assert [] == wrong(findings)
     assert [1, 1, 1] == [one.checked for one in findings]
 
 
 async def test_a_slice_larger_than_what_the_region_owns_is_found() -> None:
-    etcd, store = MemoryCoordination(FixedClock()), MemoryRegionStore("eu")
+    etcd, store = MemoryCoordination(HandClock()), MemoryRegionStore("eu")
     await deployment(etcd, store)
     held = store._holdings[QUOTA]
     store._holdings[QUOTA] = replace(held, counter=counters.resize(held.counter, 41))
@@ -68,7 +64,7 @@ async def test_a_slice_larger_than_what_the_region_owns_is_found() -> None:
 
 
 async def test_a_counter_that_its_ledger_does_not_explain_is_found() -> None:
-    etcd, store = MemoryCoordination(FixedClock()), MemoryRegionStore("eu")
+    etcd, store = MemoryCoordination(HandClock()), MemoryRegionStore("eu")
     await deployment(etcd, store)
     held = store._holdings[QUOTA]
     store._holdings[QUOTA] = replace(held, counter=counters.charge(held.counter, 1))
@@ -77,15 +73,15 @@ async def test_a_counter_that_its_ledger_does_not_explain_is_found() -> None:
 
 
 async def test_a_document_that_does_not_add_up_is_found() -> None:
-    findings = await deployment(Damaged(FixedClock()), MemoryRegionStore("eu"))
+    findings = await deployment(Damaged(HandClock()), MemoryRegionStore("eu"))
     assert [(Verdict.VIOLATED, "acme/vcpu does not add up")] == wrong(findings)
 
 
 @pytest.mark.parametrize(
     ("etcd", "store", "unknown"),
     [
-        (NoEtcd(FixedClock()), MemoryRegionStore("eu"), 2),
-        (MemoryCoordination(FixedClock()), NoPostgres("eu"), 1),
+        (NoEtcd(HandClock()), MemoryRegionStore("eu"), 2),
+        (MemoryCoordination(HandClock()), NoPostgres("eu"), 1),
     ],
 )
 async def test_what_cannot_be_looked_at_is_unknown_and_never_fine(

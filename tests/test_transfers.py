@@ -1,5 +1,7 @@
 """Who gave, who received, how long it took, out of the slice ledgers."""
 
+from tests.clocks import HandClock
+
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import LimitSource, Move, VersionedLimit, grant, new_allocation, request_moves
@@ -10,13 +12,8 @@ from regionquota.transfers import TransferReader
 QUOTA = QuotaKey("acme", "vcpu")
 
 
-class FixedClock:
-    def now(self) -> float:
-        return 1_000_000.0
-
-
 async def test_a_transfer_is_told_from_both_ends_and_only_once() -> None:
-    etcd = MemoryCoordination(FixedClock())
+    etcd = MemoryCoordination(HandClock())
     stores = {"eu": MemoryRegionStore("eu"), "us": MemoryRegionStore("us")}
     reader = TransferReader(stores)
     allocation = grant(new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(100, 1)), {"eu": 60, "us": 40})

@@ -10,7 +10,7 @@ from regionquota.adapters.etcd import EtcdClient, history
 from regionquota.adapters.etcd.codec import encode_allocation
 from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, new_allocation
 from regionquota.core.quota import Kind, QuotaKey
-from regionquota.embedded import EmbeddedEtcd, scratch_directory
+from regionquota.embedded import EmbeddedEtcd
 from regionquota.errors import EtcdUnavailable, UnreadableDocument
 from regionquota.ports import CompactedError, Presence, RegionRecord, Stored
 
@@ -20,15 +20,6 @@ DISK = QuotaKey("acme", "disk")
 
 def plan(amount: int) -> Allocation:
     return new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(amount, 1))
-
-
-@pytest.fixture(scope="module")
-async def etcd() -> AsyncIterator[EmbeddedEtcd]:
-    with scratch_directory() as directory:
-        server = EmbeddedEtcd(directory / "etcd", unsafe_no_fsync=True)
-        await server.start()
-        yield server
-        await server.stop()
 
 
 @pytest.fixture

@@ -6,19 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
+from tests.clocks import HandClock
 
 from regionquota.adapters.etcd import EtcdClient
 from regionquota.adapters.memory.coordination import MemoryCoordination
-from regionquota.embedded import EmbeddedEtcd, scratch_directory
+from regionquota.embedded import EmbeddedEtcd
 from regionquota.ports import AllocationStore, Directory
-
-
-@dataclass
-class ManualClock:
-    time: float = 1_800_000_000.0
-
-    def now(self) -> float:
-        return self.time
 
 
 @dataclass
@@ -29,15 +22,6 @@ class Coordination:
     elapse: Callable[[float], Awaitable[None]]
 
 
-@pytest.fixture(scope="session")
-async def etcd() -> AsyncIterator[EmbeddedEtcd]:
-    with scratch_directory() as directory:
-        server = EmbeddedEtcd(directory / "etcd", unsafe_no_fsync=True)
-        await server.start()
-        yield server
-        await server.stop()
-
-
 @pytest.fixture
 async def etcd_coordination(etcd: EmbeddedEtcd) -> AsyncIterator[Coordination]:
     async with EtcdClient.connect([etcd.endpoint], prefix=f"/{uuid.uuid4()}/", timeout_s=10) as client:
@@ -45,22 +29,22 @@ async def etcd_coordination(etcd: EmbeddedEtcd) -> AsyncIterator[Coordination]:
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def clock() -> HandClock:
+    return HandClock()
 
 
 @pytest.fixture
-def memory(clock: ManualClock) -> MemoryCoordination:
+def memory(clock: HandClock) -> MemoryCoordination:
     return MemoryCoordination(clock)
 
 
 @pytest.fixture
-def memory_coordination(clock: ManualClock, memory: MemoryCoordination) -> Coordination:
+def memory_coordination(clock: HandClock, memory: MemoryCoordination) -> Coordination:
     async def compact(revision: int) -> None:
         memory.compact(revision)
 
     async def elapse(seconds: float) -> None:
-        clock.time += seconds
+        clock.seconds += seconds
 
     return Coordination(memory, memory, compact, elapse)
 

@@ -1,9 +1,10 @@
 """Freezing, thawing and rounds, on memory adapters: what a coordinator may do, and what its fence forbids."""
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
+from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator.liveness import Liveness, update
@@ -19,14 +20,6 @@ from regionquota.regions import drain, freeze, set_weight, thaw
 
 QUOTA = QuotaKey("acme", "vcpu")
 TTL_S = 10
-
-
-@dataclass
-class HandClock:
-    seconds: float = 1_000_000.0
-
-    def now(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture

@@ -21,15 +21,6 @@ async def postgres() -> AsyncIterator[EmbeddedPostgres]:
         await server.kill()  # nobody needs its data any more
 
 
-@pytest.fixture(scope="session")
-async def etcd() -> AsyncIterator[EmbeddedEtcd]:
-    with scratch_directory() as directory:
-        server = EmbeddedEtcd(directory / "etcd", unsafe_no_fsync=True)
-        await server.start()
-        yield server
-        await server.kill()  # nobody needs its data any more
-
-
 @pytest.fixture(scope="module")
 async def server(postgres: EmbeddedPostgres, etcd: EmbeddedEtcd) -> AsyncIterator[Server]:
     async with running(postgres, etcd) as started:

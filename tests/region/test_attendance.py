@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
@@ -28,14 +29,6 @@ from regionquota.region.follower import Follower
 
 QUOTA = QuotaKey("acme", "vcpu")
 TTL_S = 10
-
-
-@dataclass
-class HandClock:
-    seconds: float = 1_000_000.0
-
-    def now(self) -> float:
-        return self.seconds
 
 
 class CountingCoordination(MemoryCoordination):

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
@@ -15,14 +16,6 @@ from regionquota.region.claims import UNKNOWN_FOR_S, Claims
 from regionquota.region.follower import Follower
 
 QUOTA = QuotaKey("acme", "vcpu")
-
-
-@dataclass
-class HandClock:
-    seconds: float = 1_000_000.0
-
-    def now(self) -> float:
-        return self.seconds
 
 
 class CountingCoordination(MemoryCoordination):

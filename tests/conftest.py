@@ -1,0 +1,17 @@
+"""What several folders of tests share."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from regionquota.embedded import EmbeddedEtcd, scratch_directory
+
+
+@pytest.fixture(scope="session")
+async def etcd() -> AsyncIterator[EmbeddedEtcd]:
+    """One for all who leave it running: each test takes a prefix of its own."""
+    with scratch_directory() as directory:
+        server = EmbeddedEtcd(directory / "etcd", unsafe_no_fsync=True)
+        await server.start()
+        yield server
+        await server.kill()  # nobody needs its data any more
