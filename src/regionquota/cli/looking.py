@@ -65,7 +65,7 @@ def _show_all(found: Sequence[Transfer], *, json: bool) -> None:
         ("time (UTC)", "quota", "region", "slice", "change", "to", "took"),
         (
             (
-                write_time(one.at)[5:-1].replace("T", " "),
+                write_time(one.at)[5:19].replace("T", " "),
                 str(one.key),
                 one.region,
                 one.after,
