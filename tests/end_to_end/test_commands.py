@@ -120,7 +120,8 @@ async def test_a_short_replay_holds_every_promise(deployment: Deployment) -> Non
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        (["quota", "set", "acme", "vcpu", "-5"], 2, "No such option"),
+        (["quota", "set", "acme", "vcpu", "-5"], 1, "limit must be an integer from 0"),
+        (["region", "weight", "eu", "-5"], 1, "weight must be an integer from 0"),
         (["quota", "set", "acme", "vcpu", "much"], 1, "limit must be an integer from 0"),
         (["quota", "set", "acme", "vcpu", str(2**63)], 1, "limit must be an integer from 0"),
         (["quota", "set", "", "vcpu", "5"], 1, "tenant must be"),

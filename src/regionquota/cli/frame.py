@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec
+from typing import Annotated, Any, Final, ParamSpec
 
 import msgspec
 import typer
@@ -32,6 +32,8 @@ ConfigOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+# So that -5 is a wrong number and not an unknown option.
+NEGATIVE_NUMBERS: Final = {"ignore_unknown_options": True}
 ScopeOption = Annotated[str, typer.Option("--scope", help="Scope of the quota.")]
 
 

@@ -6,6 +6,7 @@ import typer
 
 from regionquota.bootstrap.operator import operator
 from regionquota.cli.frame import (
+    NEGATIVE_NUMBERS,
     ConfigOption,
     JsonOption,
     ScopeOption,
@@ -29,7 +30,7 @@ Tenant = Annotated[str, typer.Argument(help="Tenant id.")]
 Resource = Annotated[str, typer.Argument(help="Resource name, such as vcpu.")]
 
 
-@app.command("set", epilog="Example: regionquota quota set acme vcpu 500")
+@app.command("set", context_settings=NEGATIVE_NUMBERS, epilog="Example: regionquota quota set acme vcpu 500")
 @command
 async def set_(
     tenant: Tenant,

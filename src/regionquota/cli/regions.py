@@ -9,7 +9,16 @@ import typer
 from regionquota import regions
 from regionquota.bootstrap.operator import operator
 from regionquota.bootstrap.region import run_region
-from regionquota.cli.frame import ConfigOption, JsonOption, command, configuration, out, print_json, print_table
+from regionquota.cli.frame import (
+    NEGATIVE_NUMBERS,
+    ConfigOption,
+    JsonOption,
+    command,
+    configuration,
+    out,
+    print_json,
+    print_table,
+)
 from regionquota.http.bodies import write_time
 from regionquota.ports import RegionRecord
 
@@ -61,7 +70,7 @@ async def list_(config: ConfigOption = None, json: JsonOption = False) -> None:
     out.print(f"coordinator: {leader or 'none leads'}", highlight=False)
 
 
-@app.command(epilog="Example: regionquota region weight eu 200")
+@app.command(context_settings=NEGATIVE_NUMBERS, epilog="Example: regionquota region weight eu 200")
 @command
 async def weight(
     region: Region,
