@@ -80,17 +80,21 @@ async def _invariant_b(allocations: AllocationStore, region: Region, store: Regi
 
 async def _look_closer(allocations: AllocationStore, region: Region, store: RegionStore, key: QuotaKey) -> str | None:
     """The two reads are not one instant: only a slice that has heard of nothing newer than the document counts."""
+    before = None
     for _ in range(MAX_LOOKS):
         revision, allocation = await allocations.read(key)
         holding = await store.holding(key)
         size = 0 if allocation is None else allocation.slice_of(region)
         if holding is None or holding.slice <= size:
             return None
-        if holding.revision <= revision:
+        # The same twice, with a read of etcd in between: it does not move, whatever its revision says.
+        if holding.revision <= revision or before == (revision, holding):
             return (
                 f"{key}: {region} holds {holding.slice} in Postgres, having heard of revision {holding.revision}, "
-                f"but owns {size} in etcd at revision {revision}"
+                f"but owns {size} in etcd"
+                + (f" at revision {revision}" if revision else ", where there is no such quota")
             )
+        before = revision, holding
     return f"{key}: {region} changed {MAX_LOOKS} times while it was looked at, always holding more than it owned"
 
 

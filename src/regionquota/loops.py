@@ -1,7 +1,9 @@
 """Background work of the daemons: a step, again and again, that outlives whatever is unreachable for a while."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
+from typing import Final
 
 import structlog
 
@@ -10,9 +12,16 @@ from regionquota.errors import Unavailable
 _log = structlog.get_logger(__name__)
 
 
+RETRY_PAUSE_S: Final = 0.2
+"""The least time between a step that failed and the next."""
+SAY_AGAIN_S: Final = 60.0
+"""How often a step that fails for the same reason is logged with its traceback."""
+
+
 async def forever(name: str, step: Callable[[], Awaitable[object]], pause_s: float) -> None:
     """Ends only by cancellation. An outage is logged when it begins and when it ends, not at every attempt."""
     failing = False
+    said: dict[str, float] = {}
     while True:
         try:
             await step()
@@ -20,14 +29,17 @@ async def forever(name: str, step: Callable[[], Awaitable[object]], pause_s: flo
             if not failing:
                 _log.warning("waiting for what does not answer", work=name, error=str(error))
             failing = True
-        except Exception:  # noqa: BLE001
-            # A bug in one step must not silently end the loop that keeps a region alive.
-            _log.exception("a step failed, going on with the next", work=name)
+        except Exception as error:  # noqa: BLE001
+            # A bug in one step must not silently end the loop that keeps a region alive, nor fill the disk.
+            failing = True
+            if time.monotonic() - said.get(repr(error), -SAY_AGAIN_S) >= SAY_AGAIN_S:
+                said = {repr(error): time.monotonic()}
+                _log.exception("a step failed, going on with the next", work=name)
         else:
             if failing:
                 _log.info("answers again", work=name)
             failing = False
-        await asyncio.sleep(pause_s)
+        await asyncio.sleep(max(pause_s, RETRY_PAUSE_S) if failing else pause_s)
 
 
 async def stop(tasks: "list[asyncio.Task[None]]") -> None:

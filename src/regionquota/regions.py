@@ -4,11 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from regionquota.core.quota import Region
+from regionquota.core.quota import MAX_WEIGHT, Region
 from regionquota.errors import EtcdUnavailable, InvalidRequest
 from regionquota.ports import Directory, Frozen, FrozenBy, RegionRecord, RegionStatus
 
-MAX_WEIGHT: Final = 10_000_000
 MAX_ATTEMPTS: Final = 20
 """Compare-and-swap attempts on one record before the operator is told to try again."""
 

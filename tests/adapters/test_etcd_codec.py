@@ -54,10 +54,11 @@ def test_an_allocation_is_this_json() -> None:
 
 amounts = st.integers(0, MAX_AMOUNT)
 limits = st.none() | st.builds(VersionedLimit, amount=st.none() | amounts, version=amounts)
-regions = st.text(min_size=1, max_size=5)
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=5)
+regions = names
 moves = st.builds(
     Move,
-    id=st.text(max_size=5),
+    id=names,
     source=regions.map("from-{}".format),
     target=st.none() | regions,
     amount=st.integers(1, MAX_AMOUNT),
@@ -119,7 +120,10 @@ def test_order_and_white_space_do_not_matter() -> None:
         (altered(kind="borrowed"), "borrowed"),
         (altered(slices={"eu": 1.5}), "float"),
         (altered(pool=91), "pool + retired + slices is 1001, the limit 1000"),
-        (altered(slices={"eu": 901, "us": -1}), "slice of us is -1"),
+        (altered(slices={"eu": 901, "us": -1}), "Expected `int` >= 0"),
+        (altered(slices={"eu\x00": 900}), "matching regex"),
+        (altered(moves=[{"id": "\x00", "from": "eu", "to": "us", "amount": 1}]), "matching regex"),
+        (altered(epoch=2**31), "Expected `int` <= 2147483647"),
         (altered(moves=[{"id": "m1", "from": "eu", "to": "eu", "amount": 1}]), "move m1"),
     ],
 )

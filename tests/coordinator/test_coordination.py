@@ -184,3 +184,19 @@ async def test_operators_words_on_regions_are_checked_and_kept(etcd: MemoryCoord
             await set_weight(etcd, "eu", weight)
     with pytest.raises(InvalidRequest, match="known are eu"):
         await set_weight(etcd, "mars", 1)
+
+
+async def test_a_quota_that_cannot_be_planned_does_not_stop_the_others(
+    etcd: MemoryCoordination, clock: HandClock
+) -> None:
+    bad = QuotaKey("aaa", "vcpu")
+    for key in (bad, QUOTA):
+        await etcd.swap(key, 0, new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(90, 1)))
+    eu = await region(etcd, "eu")
+    absurd = Demand(bad, 0, 10**400, 0, denied=1, seconds=1.0)
+    await etcd.report(eu, "eu", "eu-1", [absurd, Demand(QUOTA, 0, 0, 0, denied=1, seconds=1.0)])
+
+    done = await plan_round(etcd, await lead(etcd), clock)
+
+    assert [bad] == [key for key, _ in done.failed]
+    assert done.granted > 0

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from tests.clocks import HandClock
@@ -18,11 +19,12 @@ from regionquota.core.allocation import (
     new_allocation,
     request_moves,
 )
-from regionquota.core.commands import Commit, Reserve
+from regionquota.core.commands import Commit, Release, Reserve
 from regionquota.core.demand import Demand
 from regionquota.core.quota import Kind, QuotaKey, Region
+from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable
-from regionquota.ports import Frozen, FrozenBy, RegionRecord, RegionStatus, Session
+from regionquota.ports import Frozen, FrozenBy, RegionRecord, RegionStatus, Session, Stored
 from regionquota.region.attendance import Attendance
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
@@ -212,3 +214,52 @@ async def test_a_move_that_usage_forbids_is_tried_again_when_usage_falls(world: 
     await world.store.transact([Commit("0", 25)], now)
     await world.follower.settle()
     assert 30 == await world.slice()
+
+
+async def test_a_document_that_cannot_be_carried_out_does_not_keep_the_others_from_it(world: World) -> None:
+    broken = QuotaKey("aaa", "vcpu")
+    assert await world.etcd.swap(broken, 0, split(10, eu=5)) is not None
+    await world.write(split(100, eu=40))
+    apply = world.store.apply
+
+    async def apply_unless_broken(key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
+        if key == broken:
+            raise ValueError("nothing can hold this")
+        return await apply(key, allocation, revision, now)
+
+    world.follower._store = _Altered(world.store, apply_unless_broken)
+    await world.follower.relist()
+    await world.follower.settle()
+    assert 40 == await world.slice()
+    assert world.follower.synchronised > 0
+
+
+async def test_a_list_that_was_overtaken_by_the_watch_does_not_bring_older_documents_back(world: World) -> None:
+    revision = await world.write(split(100, eu=40))
+    await world.follower.relist()
+    newer = request_moves(split(100, eu=40), [Move("m", "eu", None, 15)])
+    holdings = world.store.holdings
+
+    async def holdings_after_the_watch(tenant: str | None = None) -> Sequence[Holding]:
+        await world.store.transact([Reserve("0", QUOTA, 40, "r", b"d", 60)], world.clock.now())
+        written = await world.write(newer, revision)
+        await world.follower.take(Stored(QUOTA, written, newer))
+        return await holdings(tenant)
+
+    world.follower._store = _Altered(world.store, world.store.apply, holdings_after_the_watch)
+    await world.follower.relist()
+    await world.store.transact([Release("0")], world.clock.now())
+    await world.follower.settle()
+    assert 25 == await world.slice()
+
+
+class _Altered:
+    """A store with calls of its own in front."""
+
+    def __init__(self, store: MemoryRegionStore, apply: Any, holdings: Any = None) -> None:
+        self._store = store
+        self.apply = apply
+        self.holdings = holdings or store.holdings
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)

@@ -25,11 +25,14 @@ class CountingCoordination(MemoryCoordination):
         super().__init__(clock)
         self.reads = 0
         self.silent = False
+        self.failing: set[QuotaKey] = set()
         self.before_swap: list[Allocation] = []
 
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         self.reads += 1
         await asyncio.sleep(3600 if self.silent else 0)
+        if key in self.failing:
+            raise EtcdUnavailable("etcd is away")
         return await super().read(key)
 
     async def swap(
@@ -149,3 +152,19 @@ async def test_running_short_of_an_empty_pool_asks_etcd_nothing(world: World) ->
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(world.claims.serve(), 0.05)
     assert before == world.etcd.reads
+
+
+async def test_an_outage_during_background_claims_is_one_plain_error_and_spares_other_quotas(world: World) -> None:
+    await world.set_limit(100)
+    await world.claims.join(QUOTA)
+    other = QuotaKey("acme", "disk")
+    await world.etcd.swap(other, 0, new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(100, 1)))
+    await world.claims.join(other)
+    world.etcd.failing = {QUOTA}
+    world.claims.run_short(QUOTA, 7)
+    world.claims.run_short(other, 7)
+    with pytest.raises(EtcdUnavailable):
+        await world.claims.serve()
+    holding = await world.store.holding(other)
+    assert holding is not None
+    assert 57 == holding.slice

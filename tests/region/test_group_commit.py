@@ -259,3 +259,29 @@ async def test_a_command_that_the_database_cannot_store_does_not_fail_its_neighb
     assert isinstance(outcomes.pop(), Exception)
     assert {Granted} == {type(one) for one in outcomes}
     assert 10 == (await postgres_store.holdings())[0].counter.reserved
+
+
+async def test_who_waited_too_long_for_a_database_that_hangs_is_told_so_and_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_commit, "GIVE_UP_AFTER_S", 0.05)
+    store = Store()
+    store.gate.clear()
+    async with started(store, max_batch=1) as group:
+        callers = await gathered(group, 5)
+        await asyncio.sleep(0.1)
+        store.gate.set()
+        outcomes = await asyncio.gather(*callers, return_exceptions=True)
+    assert [Granted] + [StoreUnavailable] * 4 == [type(outcome) for outcome in outcomes]
+    assert 1 == len(store.batches)
+    assert 1 == (await store.holding(QUOTA)).counter.reserved  # type: ignore[union-attr]
+
+
+async def test_a_batch_that_failed_late_is_not_put_to_the_store_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_commit, "GIVE_UP_AFTER_S", -1.0)
+    store = Store()
+    store.fail = lambda _: StoreUnavailable("away")
+    group = GroupCommit(store, Clock(NOON), lanes=1, max_batch=1, max_queue=1)
+    with pytest.raises(StoreUnavailable):
+        await group._put([numbered(1)])
+    assert 1 == len(store.batches)

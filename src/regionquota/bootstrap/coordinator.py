@@ -70,6 +70,8 @@ def _round_watcher(telemetry: Telemetry) -> Any:
     def watch(done: Round, frozen: int) -> None:
         instruments.rounds.add(1, {"outcome": "changed" if done.granted or done.moves else "nothing to do"})
         instruments.frozen_regions.set(frozen)
+        for key, why in done.failed:
+            _log.error("a quota cannot be planned", quota=str(key), why=why)
         for key, move in done.moves:
             _log.info(
                 "move requested", quota=str(key), source=move.source, target=move.target or "pool", units=move.amount

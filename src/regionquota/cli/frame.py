@@ -1,5 +1,6 @@
 """What every command shares: finding the configuration, printing for people or programs, errors as exit codes."""
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -50,6 +51,9 @@ def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
 
     @wraps(work)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        # Their tracebacks of connections that break are no business of a person at a prompt; daemons set their own.
+        for name in ("asyncio", "asyncpg", "grpc"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
             uvloop.run(work(*args, **kwargs))
         except* RegionQuotaError as group:

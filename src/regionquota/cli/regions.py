@@ -19,6 +19,7 @@ from regionquota.cli.frame import (
     print_json,
     print_table,
 )
+from regionquota.core.quota import MAX_WEIGHT
 from regionquota.http.bodies import write_time
 from regionquota.ports import RegionRecord
 
@@ -74,7 +75,7 @@ async def list_(config: ConfigOption = None, json: JsonOption = False) -> None:
 @command
 async def weight(
     region: Region,
-    value: Annotated[int, typer.Argument(metavar="WEIGHT", help=f"0 to {regions.MAX_WEIGHT}; 100 is usual.")],
+    value: Annotated[int, typer.Argument(metavar="WEIGHT", help=f"0 to {MAX_WEIGHT}; 100 is usual.")],
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -21,6 +21,7 @@ class Round:
     granted: int
     moves: Sequence[tuple[QuotaKey, Move]]
     lost: int
+    failed: Sequence[tuple[QuotaKey, str]] = ()
 
 
 async def run_round(
@@ -39,12 +40,17 @@ async def run_round(
     _, documents = await allocations.list()
     granted, lost = 0, 0
     moves: list[tuple[QuotaKey, Move]] = []
+    failed: list[tuple[QuotaKey, str]] = []
     for stored in documents:
         if stored.allocation is None:
             continue
         before = stored.allocation
-        wanted = plan(before, demand.get(stored.key, _NOBODY), states, policy, round_s)
-        changed = _carry_into(before, wanted, now, new_id)
+        try:
+            wanted = plan(before, demand.get(stored.key, _NOBODY), states, policy, round_s)
+            changed = _carry_into(before, wanted, now, new_id)
+        except Exception as error:  # noqa: BLE001 - one quota that cannot be planned must not stop the others
+            failed.append((stored.key, repr(error)))
+            continue
         if changed is before:
             continue
         if await allocations.swap(stored.key, stored.revision, changed, fence) is None:
@@ -52,7 +58,7 @@ async def run_round(
             continue
         granted += sum(wanted.grants.values())
         moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
-    return Round(documents, granted, moves, lost)
+    return Round(documents, granted, moves, lost, failed)
 
 
 _NOBODY: Mapping[Region, Need] = {}

@@ -1,6 +1,7 @@
 """What a quota is called and what kind of thing it limits."""
 
 import hashlib
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, TypeAlias
@@ -11,6 +12,11 @@ MAX_AMOUNT: Final = 2**63 - 1
 GLOBAL_SCOPE: Final = "global"
 BUCKETS: Final = 256
 """Tenants are spread over this many buckets, in etcd's keys and in reservation ids. Never changes."""
+
+MAX_WEIGHT: Final = 10_000_000
+"""Of a region in the spread of what nobody needs; 100 is usual."""
+MAX_IDENTIFIER_BYTES: Final = 256
+_IDENTIFIER: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ufffd\ud800-\udfff]+")
 
 Region: TypeAlias = str
 
@@ -35,3 +41,8 @@ class QuotaKey:
 def bucket_of(tenant: str) -> int:
     """0 .. BUCKETS - 1, the same on every machine and in every version."""
     return hashlib.blake2s(tenant.encode(), digest_size=1).digest()[0]
+
+
+def is_identifier(text: str) -> bool:
+    """1 to MAX_IDENTIFIER_BYTES bytes of UTF-8 without control characters: what every store can hold."""
+    return _IDENTIFIER.fullmatch(text) is not None and len(text.encode()) <= MAX_IDENTIFIER_BYTES

@@ -8,10 +8,9 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
-from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT
+from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, MAX_IDENTIFIER_BYTES
 from regionquota.errors import InvalidRequest
 
-MAX_IDENTIFIER_BYTES: Final = 256
 MAX_REASON_CHARACTERS: Final = 1000
 SHOWN: Final = 80
 """Characters of a refused value that its error repeats."""

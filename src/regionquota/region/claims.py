@@ -9,7 +9,7 @@ from typing import Final
 
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey, Region
 from regionquota.core.slice import Holding
-from regionquota.errors import EtcdUnavailable
+from regionquota.errors import EtcdUnavailable, Unavailable
 from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
 from regionquota.region.follower import Follower
 from regionquota.region.steps import Step, claim
@@ -68,14 +68,20 @@ class Claims:
         self._wake.clear()
         wanted, self._short = self._short, {}
         limit = asyncio.Semaphore(PARALLEL)
+        failures: list[Unavailable] = []
 
         async def one(key: QuotaKey, units: int) -> None:
             async with limit:
-                await self._claim(key, units, enough=units)
+                try:
+                    await self._claim(key, units, enough=units)
+                except Unavailable as error:
+                    failures.append(error)
 
         async with asyncio.TaskGroup() as tasks:
             for key, units in wanted.items():
                 tasks.create_task(one(key, units))
+        if failures:
+            raise failures[0]
 
     async def join(self, key: QuotaKey, amount: int = 1) -> Holding | None:
         """First use of `key` here, by somebody who wants `amount`. None: no such quota anywhere.

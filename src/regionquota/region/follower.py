@@ -8,6 +8,7 @@ import structlog
 
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
+from regionquota.errors import Unavailable
 from regionquota.ports import AllocationStore, Clock, CompactedError, RegionStore, Stored
 from regionquota.region.steps import Step, carry_out
 
@@ -36,6 +37,7 @@ class Follower:
         self._known: dict[QuotaKey, Stored] = {}
         self._local: set[QuotaKey] = set()
         self._unsettled: set[QuotaKey] = set()
+        self._failed: dict[QuotaKey, int] = {}
         self.synchronised = 0
         self.heard_at = 0.0
 
@@ -54,7 +56,7 @@ class Follower:
             async with asyncio.timeout(self._relist_interval_s), aclosing(self._allocations.watch(revision)) as changes:
                 async for batch in changes:
                     for stored in batch:
-                        await self.take(stored)
+                        await self._take_alone(stored)
         except TimeoutError:
             return
         except CompactedError:
@@ -65,10 +67,12 @@ class Follower:
         revision, documents = await self._allocations.list()
         held = {holding.key: holding for holding in await self._store.holdings()}
         self._local |= held.keys()
-        self._known = {stored.key: stored for stored in documents}
+        # The watch may have brought newer ones since the list was read.
+        newer = {key: stored for key, stored in self._known.items() if stored.revision > revision}
+        self._known = {stored.key: stored for stored in documents} | newer
         for stored in documents:
             if not self._is_done(stored, held):
-                await self.take(stored)
+                await self._take_alone(stored)
         self.synchronised = max(self.synchronised, revision)
         self.heard_at = self._clock.now()
         return revision
@@ -93,6 +97,9 @@ class Follower:
             known = self._known.get(stored.key)
             if known is None or step.revision >= known.revision:
                 self._known[stored.key] = Stored(stored.key, step.revision, step.allocation)
+        newest = self._known.get(stored.key)
+        if step.held is None and newest is not None and newest.revision > stored.revision:
+            return  # refused for its age: it says nothing of whether the newest one is settled
         if step.settled:
             self._unsettled.discard(stored.key)
         else:
@@ -106,7 +113,19 @@ class Follower:
             if stored is None:
                 self._unsettled.discard(key)
             else:
-                await self.take(stored)
+                await self._take_alone(stored)
+
+    async def _take_alone(self, stored: Stored) -> None:
+        """One document that cannot be carried out must not keep the others from it. Raises `Unavailable` only."""
+        try:
+            await self.take(stored)
+        except Unavailable:
+            raise
+        except Exception:  # noqa: BLE001 - whatever is wrong with it, there are others
+            self._unsettled.discard(stored.key)  # until it changes, or the next full list
+            if self._failed.get(stored.key) != stored.revision:
+                self._failed[stored.key] = stored.revision
+                _log.exception("an allocation cannot be carried out", quota=str(stored.key), revision=stored.revision)
 
     def _concerns_me(self, stored: Stored) -> bool:
         return stored.key in self._local or (stored.allocation is not None and self._me in stored.allocation.slices)

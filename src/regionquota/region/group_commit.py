@@ -4,8 +4,10 @@ Commands of one tenant go through one lane, one transaction at a time; the next 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from dataclasses import dataclass
+from typing import Final
 
 import structlog
 
@@ -17,7 +19,20 @@ MAX_ATTEMPTS: Final = 3
 """Times a batch is put to the store: connections broken by a restart of Postgres cost one attempt each."""
 RETRY_AFTER_S: Final = 0.05
 
-_Waiting: TypeAlias = "tuple[Command, asyncio.Future[Outcome]]"
+GIVE_UP_AFTER_S: Final = 5.0
+"""A command that waited so long is answered without being tried, and a batch that failed so late is not repeated: a
+database that hangs costs each caller about twice this, not the length of the queue times its deadlines."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """`since` is monotonic."""
+
+    command: Command
+    outcome: asyncio.Future[Outcome]
+    since: float
+
+
 _log = structlog.get_logger(__name__)
 
 
@@ -60,7 +75,7 @@ class GroupCommit:
         queue = self._queues[bucket % len(self._queues)]
         waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         try:
-            queue.put_nowait((command, waiting))
+            queue.put_nowait(_Waiting(command, waiting, time.monotonic()))
         except asyncio.QueueFull:
             raise StoreUnavailable(f"{queue.maxsize} requests are waiting already: try again") from None
         return await waiting
@@ -71,21 +86,31 @@ class GroupCommit:
             while len(batch) < self._max_batch and not queue.empty():
                 batch.append(queue.get_nowait())
             try:
-                await self._answer(batch)
+                await self._answer(self._refuse_old(batch))
             finally:
                 for _ in batch:
                     queue.task_done()
 
+    def _refuse_old(self, batch: Sequence[_Waiting]) -> Sequence[_Waiting]:
+        """What is left of `batch` without those that waited too long; these were not begun, and are told so."""
+        oldest = time.monotonic() - GIVE_UP_AFTER_S
+        for one in batch:
+            if one.since < oldest and not one.outcome.done():
+                one.outcome.set_exception(StoreUnavailable(f"waited {GIVE_UP_AFTER_S:g} s for Postgres; not begun"))
+        return [one for one in batch if one.since >= oldest]
+
     async def _answer(self, batch: Sequence[_Waiting]) -> None:
+        if not batch:
+            return
         try:
             self._on_batch(len(batch))
-            outcomes = await self._put([command for command, _ in batch])
+            outcomes = await self._put([one.command for one in batch])
         except Exception as error:  # noqa: BLE001 - whatever it is, everybody who waits must hear of it
             await self._answer_failure(batch, error)
             return
-        for (_, waiting), outcome in zip(batch, outcomes, strict=True):
-            if not waiting.done():
-                waiting.set_result(outcome)
+        for one, outcome in zip(batch, outcomes, strict=True):
+            if not one.outcome.done():
+                one.outcome.set_result(outcome)
 
     async def _answer_failure(self, batch: Sequence[_Waiting], error: Exception) -> None:
         """A command that is refused must not take its neighbours with it: each gets its own transaction."""
@@ -94,17 +119,18 @@ class GroupCommit:
             for one in batch:
                 await self._answer([one])
             return
-        for _, waiting in batch:
-            if not waiting.done():
-                waiting.set_exception(error)
+        for one in batch:
+            if not one.outcome.done():
+                one.outcome.set_exception(error)
 
     async def _put(self, commands: Sequence[Command]) -> Sequence[Outcome]:
         """Put the batch to the store, again where that is safe: each command re-reads its own id first."""
+        began = time.monotonic()
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 return await self._store.transact(commands, self._clock.now())
             except StoreUnavailable:
-                if attempt == MAX_ATTEMPTS:
+                if attempt == MAX_ATTEMPTS or time.monotonic() - began > GIVE_UP_AFTER_S:
                     raise
             await asyncio.sleep(RETRY_AFTER_S * attempt)
         raise AssertionError("unreachable")

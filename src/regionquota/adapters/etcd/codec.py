@@ -6,13 +6,15 @@ which older releases refuse to read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
+from msgspec import Meta
 
 from regionquota.core.allocation import Allocation, Move, VersionedLimit
 from regionquota.core.demand import Demand
-from regionquota.core.quota import Kind, QuotaKey, Region
+from regionquota.core.quota import MAX_AMOUNT, MAX_IDENTIFIER_BYTES, MAX_WEIGHT, Kind, QuotaKey, Region
 from regionquota.errors import RegionQuotaError, UnreadableDocument
 from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
 
@@ -22,16 +24,22 @@ LARGEST_REPORT: Final = 1024 * 1024
 """etcd refuses requests above 1.5 MiB."""
 
 
+# Bounded where somebody reckons with it: a document that nobody of ours wrote must not stop those who read it.
+Units = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
+Revision = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
+Name = Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_BYTES, pattern=r"^[^\x00-\x1f\x7f-\x9f]+\Z")]
+
+
 class _Limit(msgspec.Struct):
     amount: int | None
     version: int
 
 
 class _Move(msgspec.Struct, rename={"source": "from", "target": "to"}):
-    id: str
-    source: str
-    target: str | None
-    amount: int
+    id: Name
+    source: Name
+    target: Name | None
+    amount: Units
     requested_at: float = 0.0
 
 
@@ -46,9 +54,9 @@ class _Allocation(_Document):
     limit: int
     pool: int
     retired: int
-    slices: dict[str, int]
+    slices: dict[Name, Units]
     moves: list[_Move]
-    epoch: int
+    epoch: Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class _Frozen(msgspec.Struct):
@@ -58,8 +66,8 @@ class _Frozen(msgspec.Struct):
 
 
 class _Region(_Document):
-    name: str
-    weight: int
+    name: Name
+    weight: Annotated[int, Meta(ge=0, le=MAX_WEIGHT)]
     status: RegionStatus
     frozen: _Frozen | None
 
@@ -68,7 +76,7 @@ class _Presence(_Document):
     region: str
     instance: str
     url: str
-    synchronised: int
+    synchronised: Revision
 
 
 class _Row(msgspec.Struct, array_like=True):
@@ -77,13 +85,13 @@ class _Row(msgspec.Struct, array_like=True):
     tenant: str
     resource: str
     scope: str
-    slice: int
-    used: int
-    reserved: int
-    granted: int
-    freed: int
-    denied: int
-    seconds: float
+    slice: Units
+    used: Units
+    reserved: Units
+    granted: Units
+    freed: Units
+    denied: Units
+    seconds: Annotated[float, Meta(ge=0, le=1e9)]
 
 
 class _Report(_Document):
@@ -113,6 +121,12 @@ def _decode(decoder: msgspec.json.Decoder[D], key: bytes, raw: bytes) -> D:
     if not 1 <= document.v <= FORMAT:
         raise unreadable(key, f"it has format {document.v}, this release reads up to {FORMAT}")
     return document
+
+
+def _check_owner(key: bytes, *names: str) -> None:
+    """A document speaks only for whom its key names."""
+    if not key.endswith("/".join(quote(name, safe="") for name in ("", *names)).encode()):
+        raise unreadable(key, f"it speaks for {' '.join(names)}")
 
 
 def unreadable(key: bytes, why: object) -> UnreadableDocument:
@@ -168,6 +182,7 @@ def encode_region(record: RegionRecord) -> bytes:
 
 def decode_region(key: bytes, raw: bytes) -> RegionRecord:
     document = _decode(_regions, key, raw)
+    _check_owner(key, document.name)
     return RegionRecord(document.name, document.weight, document.status, _frozen_in(document.frozen))
 
 
@@ -185,6 +200,7 @@ def encode_presence(presence: Presence) -> bytes:
 
 def decode_presence(key: bytes, raw: bytes) -> Presence:
     document = _decode(_presences, key, raw)
+    _check_owner(key, document.region, document.instance)
     return Presence(document.region, document.instance, document.url, document.synchronised)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from regionquota.core.quota import QuotaKey, Region, bucket_of
+from regionquota.core.quota import QuotaKey, Region, bucket_of, is_identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class Keyspace:
         key = QuotaKey(*(unquote(step, errors="strict") for step in steps[1:])) if len(steps) == 4 else None
         if key is None or self.allocation(key) != raw:
             raise ValueError("the key is not that of an allocation")
+        if not all(map(is_identifier, (key.tenant, key.resource, key.scope))):
+            raise ValueError("the key names what no caller can name")
         return key
 
     def _key(self, *steps: str) -> bytes:
