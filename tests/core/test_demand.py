@@ -6,7 +6,7 @@ from regionquota.core.demand import Demand, Need, needs
 
 def test_a_regions_word_becomes_rates_per_second() -> None:
     said = Demand(QUOTA, slice=100, used=30, reserved=5, granted=50, freed=20, denied=8, seconds=4.0)
-    assert {QUOTA: {"eu": Need(in_use=35, growth=7.5, denied=2.0)}} == needs([("eu", said)])
+    assert {QUOTA: {"eu": Need(in_use=35, growth=7.5, denied=2.0, seconds=4.0)}} == needs([("eu", said)])
 
 
 def test_rates_of_several_servers_add_up() -> None:

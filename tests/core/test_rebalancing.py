@@ -153,6 +153,14 @@ def test_a_draining_region_keeps_only_what_it_uses() -> None:
     assert 7 == carried_out(allocation, plan(allocation, wants, regions, POLICY, ROUND_S), wants).slice_of("us")
 
 
+def test_a_step_of_demand_is_not_taken_for_a_slope() -> None:
+    """200 units within half a second are a step: in the next ten seconds nobody expects 4,000."""
+    allocation = split(1000, eu=450, us=450)
+    wants = {"eu": Need(in_use=300), "us": Need(in_use=200, growth=400.0, seconds=0.5)}
+    after = carried_out(allocation, plan(allocation, wants, everybody, POLICY, ROUND_S), wants)
+    assert after.slice_of("eu") >= 300 + 2 * 300**0.5
+
+
 def test_nothing_below_the_smallest_useful_size_is_moved() -> None:
     allocation = split(1000, eu=455, us=445)
     planned = plan(allocation, {"eu": Need(), "us": Need()}, everybody, POLICY, ROUND_S)

@@ -144,6 +144,17 @@ async def test_what_is_asked_for_is_reported(world: World) -> None:
     assert [("eu", Demand(QUOTA, 40, 5, 0, granted=5, denied=60, seconds=2.0))] == list(await world.etcd.demand())
 
 
+async def test_a_report_of_denials_is_followed_by_one_that_says_they_are_over(world: World) -> None:
+    await world.write(split(100, eu=40))
+    await world.attendance.attend()
+    world.meter.denied(QUOTA, 60)
+    for _ in range(5):
+        world.clock.seconds += 1.0
+        await world.attendance.report()
+    assert [0] == [word.denied for _, word in await world.etcd.demand()]
+    assert 2 == world.etcd.reports
+
+
 async def test_a_report_without_an_answer_is_made_again(world: World) -> None:
     await world.write(split(100, eu=40))
     await world.attendance.attend()

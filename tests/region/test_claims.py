@@ -168,3 +168,11 @@ async def test_an_outage_during_background_claims_is_one_plain_error_and_spares_
     holding = await world.store.holding(other)
     assert holding is not None
     assert 57 == holding.slice
+
+
+async def test_a_wish_that_the_pool_cannot_fill_takes_one_share_of_it_and_no_more(world: World) -> None:
+    await world.set_limit(100)
+    await world.claims.join(QUOTA)
+    world.claims.run_short(QUOTA, 90)
+    await world.claims.serve()
+    assert 75 == await world.slice()

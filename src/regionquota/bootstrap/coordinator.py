@@ -34,9 +34,8 @@ async def run_coordinator(config: Config) -> None:
             Tempo(config.coordinator.interval_s, config.coordinator.leader_ttl_s, config.coordinator.freeze_after_s),
             on_round=_round_watcher(telemetry),
         )
-        app = application(
-            (), telemetry, _readiness(coordinator), title="regionquota coordinator", max_body_bytes=MAX_BODY_BYTES
-        )
+        ready = _readiness(coordinator, 3 * config.coordinator.leader_ttl_s)
+        app = application((), telemetry, ready, title="regionquota coordinator", max_body_bytes=MAX_BODY_BYTES)
         try:
             async with site(app, config.coordinator.host, config.coordinator.port, grace_s=1.0):
                 coordinator.start()
@@ -57,9 +56,13 @@ def policy_of(config: Config) -> Policy:
     )
 
 
-def _readiness(coordinator: Coordinator) -> Any:
+def _readiness(coordinator: Coordinator, patience_s: float) -> Any:
+    """Ready means that etcd answers: a coordinator can do nothing without it."""
+
     async def ready() -> tuple[bool, dict[str, Any]]:
-        return True, {"leading": coordinator.is_leader}
+        heard = coordinator.heard_s_ago
+        found = {"leading": coordinator.is_leader, "etcd_heard_s_ago": None if heard is None else round(heard, 1)}
+        return heard is not None and heard < patience_s, found
 
     return ready
 

@@ -41,7 +41,7 @@ async def dev(
             "--config",
             "-c",
             metavar="FILE",
-            help="Settings for the daemons. An etcd ([etcd] endpoints) or a region's Postgres ([deployment] regions) "
+            help="Settings for the daemons. An etcd (etcd.endpoints) or a region's Postgres (deployment.regions) "
             "named there is used instead of an embedded one.",
         ),
     ] = None,

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from regionquota.config import Config, load
 from regionquota.dev import DEPLOYMENT_FILE, default_data_dir
-from regionquota.errors import RegionQuotaError
+from regionquota.errors import ConfigError, InvalidRequest, RegionQuotaError
 
 P = ParamSpec("P")
 
@@ -43,6 +43,12 @@ def configuration(path: Path | None) -> Config:
     if path is None and not os.environ.get("REGIONQUOTA_CONFIG"):
         left_by_dev = default_data_dir() / DEPLOYMENT_FILE
         path = left_by_dev if left_by_dev.exists() else None
+        if path is None:
+            err.print(
+                "no configuration found (no --config, no $REGIONQUOTA_CONFIG, nothing that regionquota dev left in "
+                "this directory): going by the defaults",
+                style="dim",
+            )
     return load(path, os.environ)
 
 
@@ -56,6 +62,9 @@ def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
             logging.getLogger(name).setLevel(logging.CRITICAL)
         try:
             uvloop.run(work(*args, **kwargs))
+        except* (ConfigError, InvalidRequest) as group:
+            _say(group)
+            raise typer.Exit(2) from None
         except* RegionQuotaError as group:
             _say(group)
             raise typer.Exit(1) from None

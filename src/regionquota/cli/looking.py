@@ -50,7 +50,13 @@ async def check(config: ConfigOption = None, json: JsonOption = False) -> None:
             ((one.check, one.region or "all", one.checked, one.verdict.value) for one in findings),
         )
         if wrong:
-            out.print(f"first difference: {wrong[0].difference}", markup=False, highlight=False, soft_wrap=True)
+            violated = next((one for one in wrong if one.verdict is Verdict.VIOLATED), None)
+            said = (
+                f"could not be checked: {wrong[0].difference}"
+                if violated is None
+                else f"first difference: {violated.difference}"
+            )
+            out.print(said, markup=False, highlight=False, soft_wrap=True)
         else:
             out.print("no difference", highlight=False)
     if wrong:

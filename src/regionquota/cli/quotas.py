@@ -18,7 +18,7 @@ from regionquota.cli.frame import (
 )
 from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit
 from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, Kind, QuotaKey
-from regionquota.errors import InvalidRequest
+from regionquota.errors import InvalidRequest, RegionQuotaError
 from regionquota.http.answers import whole
 from regionquota.http.bodies import check_identifier
 from regionquota.limits import put_limit
@@ -75,9 +75,7 @@ async def get(
     async with operator(configuration(config)) as connected:
         revision, allocation = await connected.allocations.read(key)
     if allocation is None:
-        raise InvalidRequest(
-            "resource", f"unknown quota {key}: set one with regionquota quota set {tenant} {resource} LIMIT"
-        )
+        raise RegionQuotaError(f"unknown quota {key}: set one with regionquota quota set {tenant} {resource} LIMIT")
     if json:
         print_json(_describe(Stored(key, revision, allocation)))
         return
@@ -142,7 +140,8 @@ def _amount(text: str, source: LimitSource) -> int | None:
     except ValueError:
         amount = -1
     if not 0 <= amount <= MAX_AMOUNT:
-        raise InvalidRequest("limit", f"limit must be an integer from 0 to {MAX_AMOUNT}, got {text!r}")
+        more = ", or none" if source is LimitSource.OVERRIDE else ""
+        raise InvalidRequest("limit", f"limit must be an integer from 0 to {MAX_AMOUNT}{more}, got {text!r}")
     return amount
 
 

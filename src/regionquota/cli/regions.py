@@ -47,7 +47,7 @@ async def _serve(config: ConfigOption) -> None:
 @app.command("list", epilog="Example: regionquota region list --json")
 @command
 async def list_(config: ConfigOption = None, json: JsonOption = False) -> None:
-    """List regions: weight, state, servers, and the sum of their slices over all quotas."""
+    """List regions: weight, state, how many servers show signs of life, how many quotas it has a slice of."""
     async with operator(configuration(config)) as connected:
         records = await connected.directory.regions()
         servers = Counter(presence.region for presence in await connected.directory.present())

@@ -58,6 +58,11 @@ class Coordinator:
         """By this process's own monotonic clock, so that a hung etcd cannot make it last longer than its lease."""
         return self._fence is not None and time.monotonic() - self._kept_at < self._tempo.leader_ttl
 
+    @property
+    def heard_s_ago(self) -> float | None:
+        """Seconds since etcd last answered; None before it ever did."""
+        return time.monotonic() - self._kept_at if self._kept_at else None
+
     def start(self) -> None:
         self._tasks = [
             asyncio.create_task(forever("hold the leadership", self.hold, self._tempo.leader_ttl / 3)),

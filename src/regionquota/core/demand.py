@@ -3,6 +3,7 @@
 Advisory throughout: nothing that keeps slices within the limit reads it.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -28,11 +29,12 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One region's state in one quota, as the planner takes it. Rates are units per second."""
+    """One region's state in one quota, as the planner takes it. Rates are units per second, seen over `seconds`."""
 
     in_use: int = 0
     growth: float = 0.0
     denied: float = 0.0
+    seconds: float = math.inf
 
 
 def needs(reports: Iterable[tuple[Region, Demand]]) -> Mapping[QuotaKey, Mapping[Region, Need]]:
@@ -43,10 +45,11 @@ def needs(reports: Iterable[tuple[Region, Demand]]) -> Mapping[QuotaKey, Mapping
     summed: dict[QuotaKey, dict[Region, Need]] = {}
     for region, demand in reports:
         seconds = max(demand.seconds, 1e-3)
-        known = summed.setdefault(demand.key, {}).get(region, Need())
+        known = summed.setdefault(demand.key, {}).get(region, Need(seconds=0.0))
         summed[demand.key][region] = Need(
             in_use=max(known.in_use, demand.used + demand.reserved),
             growth=known.growth + (demand.granted - demand.freed) / seconds,
             denied=known.denied + demand.denied / seconds,
+            seconds=max(known.seconds, seconds),
         )
     return summed

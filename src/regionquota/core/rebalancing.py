@@ -100,9 +100,10 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, _Wish], policy: Policy
 def _wish(need: Need, state: RegionState, limit: int, policy: Policy, round_s: float) -> _Wish:
     if state.draining:
         return _Wish(need.in_use, need.in_use, 0, urgent=False)
-    growth = max(0.0, need.growth) * round_s * policy.growth_rounds
+    ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
+    growth = max(0.0, need.growth) * ahead * policy.growth_rounds
     margin = policy.variance * math.sqrt(need.in_use)
-    extra = math.ceil(growth + margin + need.denied * round_s)
+    extra = math.ceil(growth + margin + need.denied * ahead)
     return _Wish(need.in_use, min(need.in_use + extra, max(limit, need.in_use)), state.weight, need.denied > 0)
 
 

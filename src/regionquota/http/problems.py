@@ -97,7 +97,7 @@ def denied(outcome: Denied, region: str) -> Answer:
     return problem(
         429,
         "denied",
-        "Over the limit",
+        "No capacity free in this region",
         detail,
         reason=outcome.reason.value,
         region=region,

@@ -76,6 +76,7 @@ class Attendance:
             return
         words = self._meter.report(self.holdings, self._clock.now())
         at_rest = not any(word.granted or word.freed or word.denied for word in words)
+        # What was asked for in the last report must not stand there for ever: one more report says that it is over.
         if at_rest and self._reported is not None and _balances(words) == _balances(self._reported):
             return
         try:
@@ -83,7 +84,7 @@ class Attendance:
         except EtcdUnavailable:
             self._reported = None  # it may have been written or not: the next report is written in any case
             raise
-        self._reported = words
+        self._reported = words if at_rest else None
 
     async def close(self) -> None:
         if self._session is not None:

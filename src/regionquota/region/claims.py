@@ -56,8 +56,7 @@ class Claims:
 
     def run_short(self, key: QuotaKey, units: int) -> None:
         """Ask for `units` more of `key` in the background, if the pool may have any."""
-        stored = self._follower.known(key)
-        if stored is None or stored.allocation is None or stored.allocation.pool <= 0 or not self._allowed():
+        if self._pool_of(key) <= 0 or not self._allowed():
             return
         self._short[key] = min(MAX_AMOUNT, self._short.get(key, 0) + units)
         self._wake.set()
@@ -73,7 +72,7 @@ class Claims:
         async def one(key: QuotaKey, units: int) -> None:
             async with limit:
                 try:
-                    await self._claim(key, units, enough=units)
+                    await self._claim(key, units, enough=units if units <= self._pool_of(key) else 1)
                 except Unavailable as error:
                     failures.append(error)
 
@@ -134,6 +133,11 @@ class Claims:
         if allowed:
             self._on_claim(total)
         return step
+
+    def _pool_of(self, key: QuotaKey) -> int:
+        """As last heard of."""
+        stored = self._follower.known(key)
+        return 0 if stored is None or stored.allocation is None else stored.allocation.pool
 
     def _remember_unknown(self, key: QuotaKey) -> None:
         if len(self._unknown_until) >= MAX_UNKNOWN:
