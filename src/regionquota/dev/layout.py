@@ -24,7 +24,7 @@ from regionquota.config import (
 from regionquota.core.quota import Region
 from regionquota.embedded import free_port
 from regionquota.embedded.install import closed_to, make_directory, server_user
-from regionquota.errors import ConfigError
+from regionquota.errors import ConfigError, RegionQuotaError
 
 LOOPBACK: Final = "127.0.0.1"
 DEPLOYMENT_FILE: Final = "deployment.toml"
@@ -69,12 +69,12 @@ class Layout:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Raises `ConfigError` if another `dev` runs on this directory. Its end, however it comes, frees it."""
+        """Raises `RegionQuotaError` if another `dev` runs on this directory. Its end, however it comes, frees it."""
         with (self.data_dir / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ConfigError(
+                raise RegionQuotaError(
                     f"another regionquota dev runs on {self.data_dir}: end it, or choose another --data-dir"
                 ) from None
             yield
