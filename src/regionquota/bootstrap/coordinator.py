@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import structlog
@@ -13,7 +14,7 @@ from regionquota.config import Config
 from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.coordinator.rounds import Round
 from regionquota.core.rebalancing import Policy
-from regionquota.http.server import application
+from regionquota.http.server import Probe, application
 from regionquota.telemetry import Telemetry
 
 _log = structlog.get_logger(__name__)
@@ -56,7 +57,7 @@ def policy_of(config: Config) -> Policy:
     )
 
 
-def _readiness(coordinator: Coordinator, patience_s: float) -> Any:
+def _readiness(coordinator: Coordinator, patience_s: float) -> Probe:
     """Ready means that etcd answers: a coordinator can do nothing without it."""
 
     async def ready() -> tuple[bool, dict[str, Any]]:
@@ -67,7 +68,7 @@ def _readiness(coordinator: Coordinator, patience_s: float) -> Any:
     return ready
 
 
-def _round_watcher(telemetry: Telemetry) -> Any:
+def _round_watcher(telemetry: Telemetry) -> Callable[[Round, int], None]:
     instruments = telemetry.instruments
 
     def watch(done: Round, frozen: int) -> None:

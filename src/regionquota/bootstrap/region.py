@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,13 +13,14 @@ import structlog
 from regionquota.adapters.etcd import EtcdClient
 from regionquota.adapters.postgres.database import claim
 from regionquota.adapters.postgres.store import PostgresRegionStore
+from regionquota.adapters.postgres.transaction import Pool
 from regionquota.bootstrap.clock import SystemClock
 from regionquota.bootstrap.connections import connect_etcd, connect_postgres, deadlines_of
 from regionquota.bootstrap.serving import site, stop_signal, telemetry_of
 from regionquota.config import Config, require_region
 from regionquota.errors import StoreUnavailable
 from regionquota.http.region_api import Bounds, RegionApi, routes
-from regionquota.http.server import application
+from regionquota.http.server import Probe, application
 from regionquota.loops import forever, stop
 from regionquota.ports import Clock, RegionStore, Stored
 from regionquota.region.agent import Agent, Pace
@@ -61,7 +62,7 @@ async def region_server(config: Config, telemetry: Telemetry) -> AsyncIterator[s
         await _close(pool)
 
 
-async def _close(pool: Any) -> None:
+async def _close(pool: Pool) -> None:
     try:
         async with asyncio.timeout(2.0):
             await pool.close()
@@ -148,7 +149,9 @@ async def _running(config: Config, telemetry: Telemetry, store: RegionStore, etc
         await stop([sweeping])
 
 
-def _sweeper(store: RegionStore, clock: Clock, batch: int, meter: DemandMeter, telemetry: Telemetry) -> Any:
+def _sweeper(
+    store: RegionStore, clock: Clock, batch: int, meter: DemandMeter, telemetry: Telemetry
+) -> Callable[[], Awaitable[None]]:
     async def step() -> None:
         ended, lag = await sweep_all(store, clock, batch, meter.freed)
         telemetry.instruments.sweeper_lag_seconds.set(lag)
@@ -158,7 +161,7 @@ def _sweeper(store: RegionStore, clock: Clock, batch: int, meter: DemandMeter, t
     return step
 
 
-def _readiness(store: RegionStore, follower: Follower, clock: Clock) -> Any:
+def _readiness(store: RegionStore, follower: Follower, clock: Clock) -> Probe:
     """Ready means that reserves can be served: Postgres answers. etcd may be away for any length of time."""
 
     async def ready() -> tuple[bool, dict[str, Any]]:
@@ -173,7 +176,7 @@ def _readiness(store: RegionStore, follower: Follower, clock: Clock) -> Any:
     return ready
 
 
-def _transfer_watcher(telemetry: Telemetry, clock: Clock, me: str) -> Any:
+def _transfer_watcher(telemetry: Telemetry, clock: Clock, me: str) -> Callable[[Stored, Step], None]:
     def watch(stored: Stored, step: Step) -> None:
         if not step.gave or stored.allocation is None:
             return
