@@ -125,6 +125,7 @@ async def test_a_short_replay_holds_every_promise(deployment: Deployment) -> Non
         (["quota", "set", "acme", "vcpu", "much"], 2, "limit must be an integer from 0"),
         (["quota", "set", "acme", "vcpu", str(2**63)], 2, "limit must be an integer from 0"),
         (["quota", "set", "", "vcpu", "5"], 2, "tenant must be"),
+        (["quota", "set", "\udcff", "vcpu", "5"], 2, "tenant must be"),
         (["quota", "get", "nobody", "nothing"], 1, "unknown quota nobody/nothing"),
         (["region", "weight", "mars", "5"], 2, 'unknown region "mars": known are ap, eu, us'),
         (["region", "weight", "eu", "10000001"], 2, "weight must be an integer from 0"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Meta, Struct
 
-from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, MAX_IDENTIFIER_BYTES
+from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, MAX_IDENTIFIER_BYTES, is_identifier
 from regionquota.errors import InvalidRequest
 
 MAX_REASON_CHARACTERS: Final = 1000
@@ -115,9 +115,9 @@ def decode(raw: bytes | msgspec.Raw, kind: type[Body]) -> Body:
 
 def check_identifier(field: str, value: str) -> str:
     """For identifiers out of paths and queries, which no JSON decoder has seen. Returns `value`."""
-    encoded = value.encode(errors="replace")
-    if not 1 <= len(encoded) <= MAX_IDENTIFIER_BYTES or not re.match(_NO_CONTROL, value) or "\ufffd" in value:
-        raise InvalidRequest(field, f"{field} must be {describe(Identifier)}, got {_show(value)}")
+    if not is_identifier(value):
+        shown = value.encode(errors="replace").decode()  # bytes of a command line that are no UTF-8
+        raise InvalidRequest(field, f"{field} must be {describe(Identifier)}, got {_show(shown)}")
     return value
 
 

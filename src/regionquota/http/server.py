@@ -11,7 +11,6 @@ import msgspec
 import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.typedefs import Middleware
 
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
 from regionquota.http import problems
@@ -35,7 +34,7 @@ def application(
     routes: Sequence[Route], telemetry: Telemetry, ready: Probe, *, title: str, max_body_bytes: int
 ) -> web.Application:
     """An app with `routes`, probes, metrics and the OpenAPI document of both."""
-    app = web.Application(client_max_size=max_body_bytes, middlewares=[_refusals(max_body_bytes)])
+    app = web.Application(client_max_size=max_body_bytes, middlewares=[_refusals])
     for route in routes:
         app.router.add_route(route.method, _pattern(route.path), _handle(route, telemetry, max_body_bytes))
     logging.getLogger("aiohttp.server").addFilter(_only_our_errors)
@@ -126,25 +125,19 @@ class _OnlyOurErrors(logging.Filter):
 _only_our_errors: Final = _OnlyOurErrors()
 
 
-def _refusals(max_body_bytes: int) -> Middleware:
+@web.middleware
+async def _refusals(request: web.Request, handler: _Handle) -> web.StreamResponse:
     """What aiohttp refuses by itself (no such path, wrong method) is a problem document as well."""
-
-    @web.middleware
-    async def middleware(request: web.Request, handler: _Handle) -> web.StreamResponse:
-        try:
-            return await handler(request)
-        except web.HTTPRequestEntityTooLarge:
-            return _respond(problems.too_large(max_body_bytes))
-        except web.HTTPException as error:
-            if error.status < 400:
-                raise
-            answer = problems.problem(
-                error.status, "http", error.reason, f"{request.method} {request.path}: {error.reason.lower()}"
-            )
-            allowed = error.headers.get("Allow")
-            return _respond(Answer(answer.status, answer.body, {"Allow": allowed} if allowed else {}))
-
-    return middleware
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        answer = problems.problem(
+            error.status, "http", error.reason, f"{request.method} {request.path}: {error.reason.lower()}"
+        )
+        allowed = error.headers.get("Allow")
+        return _respond(Answer(answer.status, answer.body, {"Allow": allowed} if allowed else {}))
 
 
 def _respond(answer: Answer) -> web.Response:

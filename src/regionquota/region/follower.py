@@ -80,9 +80,7 @@ class Follower:
     async def take(self, stored: Stored) -> Step | None:
         """Carry out one document; None: it does not concern this region."""
         self.heard_at = self._clock.now()
-        known = self._known.get(stored.key)
-        if known is None or stored.revision >= known.revision:
-            self._known[stored.key] = stored
+        self._learn(stored)
         if not self._concerns_me(stored):
             return None
         step = await carry_out(stored, self._me, self._allocations, self._store, self._clock.now())
@@ -94,9 +92,7 @@ class Follower:
         if step.held is not None:
             self._local.add(stored.key)
         if step.allocation is not None:
-            known = self._known.get(stored.key)
-            if known is None or step.revision >= known.revision:
-                self._known[stored.key] = Stored(stored.key, step.revision, step.allocation)
+            self._learn(Stored(stored.key, step.revision, step.allocation))
         newest = self._known.get(stored.key)
         if step.held is None and newest is not None and newest.revision > stored.revision:
             return  # refused for its age: it says nothing of whether the newest one is settled
@@ -126,6 +122,11 @@ class Follower:
             if self._failed.get(stored.key) != stored.revision:
                 self._failed[stored.key] = stored.revision
                 _log.exception("an allocation cannot be carried out", quota=str(stored.key), revision=stored.revision)
+
+    def _learn(self, stored: Stored) -> None:
+        known = self._known.get(stored.key)
+        if known is None or stored.revision >= known.revision:
+            self._known[stored.key] = stored
 
     def _concerns_me(self, stored: Stored) -> bool:
         return stored.key in self._local or (stored.allocation is not None and self._me in stored.allocation.slices)
