@@ -101,11 +101,7 @@ async def _look_closer(allocations: AllocationStore, region: Region, store: Regi
 async def _balances(region: Region, store: RegionStore) -> tuple[int, str | None]:
     checks = await store.check_balances()
     for one in checks:
-        for name, replayed in one.replayed.items():
-            says = getattr(one.counter, name)
-            if says != replayed:
-                difference = (
-                    f"{one.key} epoch {one.epoch}: {region}'s counter says {name} {says}, its ledgers {replayed}"
-                )
-                return len(checks), difference
+        for name, says, replayed in one.differences():
+            said = f"{one.key} epoch {one.epoch}: {region}'s counter says {name} {says}, its ledgers {replayed}"
+            return len(checks), said
     return len(checks), None

@@ -1,40 +1,119 @@
-"""Setting a limit: one read, one pure transition, one compare-and-swap; started over when somebody was faster."""
+"""Setting and ending limits: read, one pure transition, one compare-and-swap; started over when somebody was faster."""
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
-from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, new_allocation, set_limit
-from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.allocation import (
+    Allocation,
+    LimitSource,
+    VersionedLimit,
+    effective_limit,
+    new_allocation,
+    set_limit,
+)
+from regionquota.core.policy import amend
+from regionquota.core.quota import Kind, QuotaKey, home_of
 from regionquota.errors import EtcdUnavailable, InvalidRequest, StaleVersion
 from regionquota.ports import AllocationStore
 
 MAX_ATTEMPTS: Final = 20
 """Compare-and-swap attempts on one document before a caller is told to try again."""
+MAX_LIMITS: Final = 100
+"""Limits that can be set at once: etcd takes 128 operations in a transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class LimitWord:
+    """What is asked of one quota. `kind` None keeps the kind there is; a new quota is then allocated.
+
+    `changes` are those of the policy, as `core.policy.amend` takes them.
+    """
+
+    key: QuotaKey
+    source: LimitSource
+    limit: VersionedLimit
+    kind: Kind | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def put_limit(
-    allocations: AllocationStore, key: QuotaKey, kind: Kind | None, source: LimitSource, limit: VersionedLimit
+    allocations: AllocationStore,
+    key: QuotaKey,
+    kind: Kind | None,
+    source: LimitSource,
+    limit: VersionedLimit,
+    changes: Mapping[str, Any] | None = None,
 ) -> tuple[int, Allocation]:
-    """Returns the revision and the document in force. Repeating it changes nothing, also after an ambiguous outcome.
+    """As `put_limits`, for one."""
+    (done,) = await put_limits(allocations, [LimitWord(key, source, limit, kind, changes or {})])
+    return done
 
-    `kind` None keeps the kind there is; a new quota is then allocated.
 
-    Raises `StaleVersion` for an older version, the same version with another amount, or another kind;
-    `InvalidRequest` for taking an override back where there is no quota; `EtcdUnavailable` when etcd does not answer
-    or the document is too busy.
+async def put_limits(allocations: AllocationStore, words: Sequence[LimitWord]) -> Sequence[tuple[int, Allocation]]:
+    """All or none. Returns for each the revision and the document in force; no two words may name one quota.
+
+    Repeating it changes nothing, also after an ambiguous outcome.
+
+    Raises `StaleVersion` for an older version, the same version with another content, or another kind;
+    `InvalidRequest` for what does not fit the quota, such as taking an override back where there is none;
+    `EtcdUnavailable` when etcd does not answer or the documents are too busy.
     """
     for _ in range(MAX_ATTEMPTS):
-        revision, known = await allocations.read(key)
-        if known is None and limit.amount is None:
-            raise InvalidRequest("limit", f"there is no quota {key} to take an override back from")
-        if known is None:
-            changed = new_allocation(kind or Kind.ALLOCATED, source, limit)
-        elif kind not in (None, known.kind):
-            raise StaleVersion(f"{key} is {known.kind} and cannot become {kind}: use another resource name", "kind")
-        else:
-            changed = set_limit(known, source, limit)
-        if changed is known:
-            return revision, changed
-        written = await allocations.swap(key, revision, changed)
+        known = [await allocations.read(word.key) for word in words]
+        wanted = [_amended(word, allocation) for word, (_, allocation) in zip(words, known, strict=True)]
+        swaps = [
+            (word.key, revision, changed)
+            for word, (revision, allocation), changed in zip(words, known, wanted, strict=True)
+            if changed is not allocation
+        ]
+        written = await allocations.swap_all(swaps) if swaps else 0
         if written is not None:
-            return written, changed
+            return [
+                (revision if changed is allocation else written, changed)
+                for (revision, allocation), changed in zip(known, wanted, strict=True)
+            ]
+    names = ", ".join(str(word.key) for word in words[:3])
+    raise EtcdUnavailable(f"{names} was changed by others {MAX_ATTEMPTS} times in a row: try again")
+
+
+async def remove_quota(allocations: AllocationStore, key: QuotaKey) -> bool:
+    """End a quota that nothing holds a part of any more. False: there is none.
+
+    Raises `InvalidRequest` while any region owns a slice: a limit of 0 makes the regions give back what they do not
+    use, and what is used comes back as it is released. Raises `EtcdUnavailable`.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        revision, allocation = await allocations.read(key)
+        if allocation is None:
+            return False
+        owners = {region: size for region, size in allocation.slices.items() if size}
+        if owners or allocation.retired:
+            held = ", ".join(f"{region} {size}" for region, size in sorted(owners.items()))
+            raise InvalidRequest(
+                "resource",
+                f"{key} is not drained, its slices are {held}: set the limit 0, and try again once they are 0",
+            )
+        if await allocations.remove(key, revision):
+            return True
     raise EtcdUnavailable(f"{key} was changed by others {MAX_ATTEMPTS} times in a row: try again")
+
+
+def _amended(word: LimitWord, known: Allocation | None) -> Allocation:
+    home = home_of(word.key.scope)
+    if word.changes.get("parent") == word.key.scope:
+        raise InvalidRequest("parent", "parent must be another scope than the quota's own")
+    if known is None:
+        if word.limit.amount is None:
+            raise InvalidRequest("limit", f"there is no quota {word.key} to take an override back from")
+        kind = word.kind or Kind.ALLOCATED
+        number = word.limit.amount if isinstance(word.limit.amount, int) else None
+        return new_allocation(kind, word.source, word.limit, amend(None, kind, number, word.changes), home)
+    if word.kind not in (None, known.kind):
+        raise StaleVersion(
+            f"{word.key} is {known.kind} and cannot become {word.kind}: use another resource name", "kind"
+        )
+    plan, override = (word.limit, known.override) if word.source is LimitSource.PLAN else (known.plan, word.limit)
+    effective = effective_limit(plan, override)
+    number = effective if isinstance(effective, int) else None
+    return set_limit(known, word.source, word.limit, amend(known.policy, known.kind, number, word.changes), home)

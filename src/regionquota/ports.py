@@ -61,6 +61,14 @@ class AllocationStore(Protocol):
         """
         ...
 
+    async def swap_all(self, changes: Sequence[tuple[QuotaKey, int, Allocation]]) -> int | None:
+        """As `swap`, of several documents at once: all or none."""
+        ...
+
+    async def remove(self, key: QuotaKey, revision: int) -> bool:
+        """Delete the document if it is still at `revision`. May raise `EtcdUnavailable` and yet have happened."""
+        ...
+
     async def list(self) -> tuple[int, Sequence[Stored]]:
         """Linearizable. All documents, and the revision of etcd at which they were read.
 
@@ -191,6 +199,23 @@ class BalanceCheck:
     epoch: Epoch
     counter: Counter
     replayed: Mapping[str, int]
+    guaranteed: int = 0
+
+    def differences(self) -> Sequence[tuple[str, int, int]]:
+        """Balances that are not what they should be: name, what it is, what it should be."""
+        found = {
+            name: self.guaranteed if name == "guaranteed" else getattr(self.counter, name) for name in self.replayed
+        }
+        return [(name, says, self.replayed[name]) for name, says in found.items() if says != self.replayed[name]]
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """What one pass over overdue holds has done. `units` were given back; the oldest was `lag_s` seconds late."""
+
+    holds: int
+    units: Mapping[QuotaKey, int]
+    lag_s: float
 
 
 class RegionStore(Protocol):
@@ -217,8 +242,19 @@ class RegionStore(Protocol):
 
     async def reservation_of_request(self, tenant: str, request_id: str) -> Reservation | None: ...
 
-    async def expired(self, now: float, most: int) -> Sequence[tuple[str, float]]:
-        """Ids of holds whose time ran out, oldest first, with the second at which it did."""
+    async def expire(self, now: float, most: int) -> Expired:
+        """End up to `most` holds whose time ran out, oldest first; started work becomes UNKNOWN.
+
+        Passes over what others are working on: several may do this at once, and each hold ends once.
+        """
+        ...
+
+    async def overdue(self, now: float) -> float | None:
+        """When the hold that is longest overdue should have ended; None if none is overdue."""
+        ...
+
+    async def unknown(self, most: int) -> Sequence[Reservation]:
+        """Started work of unknown outcome, oldest deadline first."""
         ...
 
     async def slice_history(self, after: int, most: int, key: QuotaKey | None = None) -> Sequence[SliceEntry]:

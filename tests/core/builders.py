@@ -93,10 +93,9 @@ def adjust(delta: int, *, request: str, key: QuotaKey = QUOTA, reason: str = "be
 def differences(checks: Sequence[BalanceCheck]) -> list[str]:
     """What the counters say that their ledgers do not."""
     return [
-        f"{check.key} in {check.epoch}: {name} is {getattr(check.counter, name)}, replayed {replayed}"
+        f"{check.key} in {check.epoch}: {name} is {says}, replayed {replayed}"
         for check in checks
-        for name, replayed in check.replayed.items()
-        if getattr(check.counter, name) != replayed
+        for name, says, replayed in check.differences()
     ]
 
 

@@ -19,19 +19,22 @@ from regionquota.bootstrap.connections import connect_etcd, connect_postgres, de
 from regionquota.bootstrap.serving import site, stop_signal, telemetry_of
 from regionquota.config import Config, require_region
 from regionquota.errors import StoreUnavailable
-from regionquota.http.region_api import Bounds, RegionApi, routes
+from regionquota.http.quota_api import QuotaApi
+from regionquota.http.region_api import Bounds, RegionApi
+from regionquota.http.routes import routes
 from regionquota.http.server import Probe, application
 from regionquota.loops import forever, stop
 from regionquota.ports import Clock, RegionStore, Stored
 from regionquota.region.agent import Agent, Pace
 from regionquota.region.attendance import Attendance
+from regionquota.region.budgets import Budgets
 from regionquota.region.claims import Claims
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
 from regionquota.region.group_commit import GroupCommit
 from regionquota.region.service import RegionService
 from regionquota.region.steps import Step
-from regionquota.region.sweeper import sweep_all
+from regionquota.region.sweeper import SweepOnDemand, sweep_all
 from regionquota.telemetry import ResourceUnits, Telemetry, observe_synchronised, observe_units
 
 _log = structlog.get_logger(__name__)
@@ -116,13 +119,24 @@ async def _running(config: Config, telemetry: Telemetry, store: RegionStore, etc
         on_batch=telemetry.instruments.batch_size.record,
     )
     service = RegionService(
-        commits.submit, store, etcd.allocations, follower, claims, meter, clock, low_water=config.agent.low_water
+        commits.submit,
+        store,
+        etcd.allocations,
+        follower,
+        claims,
+        meter,
+        clock,
+        budgets=Budgets(me, follower.policy_of),
+        overdue=SweepOnDemand(store, clock, config.sweeper.batch, meter.freed),
+        suspended=lambda _tenant: None,
+        low_water=config.agent.low_water,
     )
     bounds = Bounds(service_config.default_ttl_s, service_config.max_ttl_s, service_config.max_requests_per_batch)
-    api = RegionApi(me, service, follower, clock, bounds)
+    api = RegionApi(me, service, bounds)
+    quotas = QuotaApi(me, service, follower, clock)
     _show_units(telemetry, me, attendance, follower, clock)
     app = application(
-        routes(api),
+        routes(api, quotas),
         telemetry,
         _readiness(store, follower, clock),
         title=f"regionquota region {me}",
@@ -168,7 +182,7 @@ def _readiness(store: RegionStore, follower: Follower, clock: Clock) -> Probe:
         heard = round(clock.now() - follower.heard_at, 1) if follower.heard_at else None
         found: dict[str, Any] = {"etcd_heard_s_ago": heard, "synchronised_revision": follower.synchronised}
         try:
-            await store.expired(0.0, 1)
+            await store.overdue(0.0)
         except StoreUnavailable as error:
             return False, {**found, "postgres": str(error)}
         return True, {**found, "postgres": "answers"}

@@ -9,7 +9,7 @@ import typer
 from regionquota.audit import Finding, Verdict, audit
 from regionquota.bootstrap.operator import operator
 from regionquota.cli.frame import ConfigOption, JsonOption, command, configuration, out, print_json, print_table
-from regionquota.http.bodies import write_time
+from regionquota.http.decoding import write_time
 from regionquota.transfers import Transfer, TransferReader
 
 POLL_S = 0.5

@@ -20,7 +20,7 @@ from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit
 from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, Kind, QuotaKey
 from regionquota.errors import InvalidRequest, RegionQuotaError
 from regionquota.http.answers import whole
-from regionquota.http.bodies import check_identifier
+from regionquota.http.decoding import check_identifier
 from regionquota.limits import put_limit
 from regionquota.ports import AllocationStore, Stored
 

@@ -20,7 +20,7 @@ from regionquota.cli.frame import (
     print_table,
 )
 from regionquota.core.quota import MAX_WEIGHT
-from regionquota.http.bodies import write_time
+from regionquota.http.decoding import write_time
 from regionquota.ports import RegionRecord
 
 app = typer.Typer(

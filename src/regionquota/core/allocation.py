@@ -6,10 +6,12 @@ Every function here takes an allocation and returns another; units are those of 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 from types import MappingProxyType
+from typing import Final, TypeAlias
 
 from regionquota.core.periods import TIMELESS, Epoch
+from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, Kind, Region
 from regionquota.errors import ProtocolError, StaleVersion
 
@@ -19,11 +21,21 @@ class LimitSource(StrEnum):
     OVERRIDE = "OVERRIDE"
 
 
+class Unlimited(Enum):
+    """Not a number, so that nobody can reckon with it."""
+
+    UNLIMITED = "unlimited"
+
+
+UNLIMITED: Final = Unlimited.UNLIMITED
+LimitAmount: TypeAlias = int | Unlimited
+
+
 @dataclass(frozen=True, slots=True)
 class VersionedLimit:
     """One source's word on the limit. `amount` None says that this source has none (an override taken back)."""
 
-    amount: int | None
+    amount: LimitAmount | None
     version: int
 
 
@@ -47,7 +59,8 @@ class Allocation:
 
     `pool` is what no region owns; it is negative while a lowered limit is still being collected. `retired` is
     capacity that an evicted region may have spent. `epoch` is the newest accounting epoch in which any
-    capacity was given up: a region whose own epoch is older may not raise its slice.
+    capacity was given up: a region whose own epoch is older may not raise its slice. While the quota is unlimited,
+    `limit` stays what it was, for the slices to add up to, and nobody is held to it.
     """
 
     kind: Kind
@@ -59,11 +72,16 @@ class Allocation:
     slices: Mapping[Region, int] = field(default_factory=dict)
     moves: Sequence[Move] = ()
     epoch: Epoch = TIMELESS
+    policy: QuotaPolicy = DEFAULT_POLICY
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slices", MappingProxyType(dict(self.slices)))
         object.__setattr__(self, "moves", tuple(self.moves))
         _check(self)
+
+    @property
+    def unlimited(self) -> bool:
+        return effective_limit(self.plan, self.override) is UNLIMITED
 
     def slice_of(self, region: Region) -> int:
         return self.slices.get(region, 0)
@@ -79,7 +97,7 @@ def _check(allocation: Allocation) -> None:
     parts = allocation.pool + allocation.retired + sum(allocation.slices.values())
     if parts != allocation.limit:
         raise ProtocolError(f"pool + retired + slices is {parts}, the limit {allocation.limit}")
-    if allocation.limit != effective_limit(allocation.plan, allocation.override):
+    if effective_limit(allocation.plan, allocation.override) not in (allocation.limit, UNLIMITED):
         raise ProtocolError(f"limit {allocation.limit} is neither the override's nor the plan's")
     if not 0 <= allocation.limit <= MAX_AMOUNT or allocation.retired < 0:
         raise ProtocolError(f"limit {allocation.limit}, retired {allocation.retired}: out of range")
@@ -91,7 +109,7 @@ def _check(allocation: Allocation) -> None:
             raise ProtocolError(f"move {move.id}: {move.amount} from {move.source} to {move.target}")
 
 
-def effective_limit(plan: VersionedLimit | None, override: VersionedLimit | None) -> int:
+def effective_limit(plan: VersionedLimit | None, override: VersionedLimit | None) -> LimitAmount:
     """The override's amount if there is one, else the plan's, else 0."""
     for word in (override, plan):
         if word is not None and word.amount is not None:
@@ -99,20 +117,37 @@ def effective_limit(plan: VersionedLimit | None, override: VersionedLimit | None
     return 0
 
 
-def new_allocation(kind: Kind, source: LimitSource, limit: VersionedLimit) -> Allocation:
-    """A quota that nobody owns a part of yet: all of it is in the pool."""
+def new_allocation(
+    kind: Kind,
+    source: LimitSource,
+    limit: VersionedLimit,
+    policy: QuotaPolicy = DEFAULT_POLICY,
+    home: Region | None = None,
+) -> Allocation:
+    """A quota that nobody owns a part of yet: all of it is in the pool, or belongs to its one `home` region."""
     plan, override = (limit, None) if source is LimitSource.PLAN else (None, limit)
-    amount = effective_limit(plan, override)
-    return Allocation(kind=kind, plan=plan, override=override, limit=amount, pool=amount)
+    effective = effective_limit(plan, override)
+    amount = 0 if effective is UNLIMITED else effective
+    assert isinstance(amount, int)
+    allocation = Allocation(kind=kind, plan=plan, override=override, limit=amount, pool=amount, policy=policy)
+    return allocation if home is None else _at_home(allocation, home)
 
 
-def set_limit(allocation: Allocation, source: LimitSource, limit: VersionedLimit) -> Allocation:
+def set_limit(
+    allocation: Allocation,
+    source: LimitSource,
+    limit: VersionedLimit,
+    policy: QuotaPolicy | None = None,
+    home: Region | None = None,
+) -> Allocation:
     """Put one source's new word in force; the pool takes the difference, below zero if it must.
 
-    Raises `StaleVersion` for a version older than the one in force, or equal to it with another amount.
+    A new generation of the policy begins; nothing is refilled. Raises `StaleVersion` for a version older than the
+    one in force, or equal to it with another content.
     """
     known = allocation.plan if source is LimitSource.PLAN else allocation.override
-    if known == limit:
+    wanted = allocation.policy if policy is None else replace(policy, generation=allocation.policy.generation)
+    if known == limit and wanted == allocation.policy:
         return allocation
     if known is not None and limit.version <= known.version:
         raise StaleVersion(
@@ -120,9 +155,21 @@ def set_limit(allocation: Allocation, source: LimitSource, limit: VersionedLimit
         )
     plan = limit if source is LimitSource.PLAN else allocation.plan
     override = limit if source is LimitSource.OVERRIDE else allocation.override
-    amount = effective_limit(plan, override)
-    pool = allocation.pool + amount - allocation.limit
-    return replace(allocation, plan=plan, override=override, limit=amount, pool=pool)
+    effective = effective_limit(plan, override)
+    amount = effective if isinstance(effective, int) else allocation.limit
+    changed = replace(
+        allocation,
+        plan=plan,
+        override=override,
+        limit=amount,
+        pool=allocation.pool + amount - allocation.limit,
+        policy=replace(wanted, generation=wanted.generation + 1),
+    )
+    return changed if home is None else _at_home(changed, home)
+
+
+def _at_home(allocation: Allocation, home: Region) -> Allocation:
+    return grant(allocation, {home: max(0, allocation.pool)})
 
 
 def grant(allocation: Allocation, amounts: Mapping[Region, int]) -> Allocation:

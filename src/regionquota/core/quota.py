@@ -25,7 +25,9 @@ class Kind(StrEnum):
     ALLOCATED = "allocated"
     """Held until it is given back: running vCPUs, stored bytes."""
     CONSUMABLE = "consumable"
-    """Used up, and counted from zero in each calendar month (UTC)."""
+    """Used up, and counted from zero in each period of the tenant's calendar."""
+    RATE = "rate"
+    """Leaks away at a steady rate; the limit is the burst."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,6 +38,15 @@ class QuotaKey:
 
     def __str__(self) -> str:
         return f"{self.tenant}/{self.resource}/{self.scope}"
+
+
+REGION_SCOPE: Final = "region:"
+"""Scopes that begin so belong to the one region they name, whole."""
+
+
+def home_of(scope: str) -> Region | None:
+    """The region that a scope belongs to; None for all that are shared."""
+    return scope.removeprefix(REGION_SCOPE) if scope.startswith(REGION_SCOPE) else None
 
 
 def bucket_of(tenant: str) -> int:

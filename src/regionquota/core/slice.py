@@ -1,4 +1,4 @@
-"""What a region does to its own slice when it learns of an allocation (invariant B).
+"""What a region does to its own slice when it learns of an allocation (invariant B), and what time does to it.
 
 Pure half of the agent's `apply`: the store calls it inside one transaction that holds the counter's lock.
 """
@@ -9,14 +9,19 @@ from regionquota.core import counter as counters
 from regionquota.core.allocation import Allocation
 from regionquota.core.counter import Counter
 from regionquota.core.periods import Epoch, epoch_of
-from regionquota.core.quota import Kind, QuotaKey, Region
+from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
+from regionquota.core.quota import GLOBAL_SCOPE, Kind, QuotaKey, Region, home_of
+
+MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
     """What a region's database holds of one quota. `limit` is the last one heard of, for people only.
 
-    `revision` is that of the newest allocation applied; an older one is refused (fence 1).
+    `revision` is that of the newest allocation applied; an older one is refused (fence 1). `leaked_at` (microseconds
+    since 1970, rate only) is up to when usage has leaked away. `guaranteed` units of what is available are kept for
+    sub-scopes that have not used their guarantee; `lien` is the part of the parent's `guaranteed` that is ours.
     """
 
     key: QuotaKey
@@ -25,19 +30,80 @@ class Holding:
     revision: int
     epoch: Epoch
     counter: Counter
+    policy: QuotaPolicy = DEFAULT_POLICY
+    unlimited: bool = False
+    leaked_at: int = 0
+    guaranteed: int = 0
+    lien: int = 0
 
     @property
     def slice(self) -> int:
         return self.counter.slice
 
+    @property
+    def parent(self) -> QuotaKey | None:
+        """The quota that is charged with this one, where it is defined."""
+        scope = self.key.scope
+        if scope == GLOBAL_SCOPE or home_of(scope) is not None:
+            return None
+        return QuotaKey(self.key.tenant, self.key.resource, self.policy.parent or GLOBAL_SCOPE)
+
+    @property
+    def lenient(self) -> bool:
+        """What is charged beyond the slice is overage here, not owed."""
+        return self.unlimited or not self.policy.is_hard
+
+    @property
+    def unused_guarantee(self) -> int:
+        """The region's part of the guarantee, as far as it is not in use. Parts are rounded down: no sum is larger."""
+        policy = self.policy
+        if not policy.guarantee or self.limit <= 0:
+            return 0
+        part = policy.guarantee * min(self.slice, self.limit) // self.limit
+        return max(0, part - self.counter.in_use)
+
 
 def roll_over(holding: Holding, now: float) -> Holding:
-    """Open a new accounting epoch if its time has come. An epoch never falls, whatever the clock says."""
-    epoch = epoch_of(holding.kind, now)
+    """Open a new accounting epoch if its time has come; what is owed goes with it.
+
+    An epoch never falls, whatever the clock says.
+    """
+    epoch = epoch_of(holding.kind, now, holding.policy.calendar)
     if epoch <= holding.epoch:
         return holding
-    fresh = counters.open_counter(holding.counter.slice, holding.counter.debt)
+    fresh = Counter(slice=holding.slice, available=holding.slice)
+    _, fresh = counters.carry_debt(holding.counter, fresh)
     return replace(holding, epoch=epoch, counter=fresh)
+
+
+def leak(holding: Holding, now: float) -> Holding:
+    """Let a rate quota's usage leak away up to `now`, in proportion to the slice.
+
+    Rounded so that at no instant more has leaked than the refill allows: the time that one more unit needs goes on
+    counting. Nothing leaks backwards when a clock does.
+    """
+    refill = holding.policy.refill
+    if holding.kind is not Kind.RATE or refill is None:
+        return holding
+    instant = int(now * MICROSECONDS)
+    if instant <= holding.leaked_at:
+        return holding
+    used, speed = holding.counter.used, holding.slice * refill.amount
+    if not used or not speed:
+        return replace(holding, leaked_at=instant)
+    unit = refill.per * refill.interval_s * MICROSECONDS
+    leaked = (instant - holding.leaked_at) * speed // unit
+    if leaked >= used:
+        return replace(holding, leaked_at=instant, counter=counters.refund(holding.counter, used))
+    if not leaked:
+        return holding
+    reached = holding.leaked_at - (-leaked * unit // speed)
+    return replace(holding, leaked_at=reached, counter=counters.refund(holding.counter, leaked))
+
+
+def at(holding: Holding, now: float) -> Holding:
+    """The holding as time alone has made it by `now`."""
+    return leak(roll_over(holding, now), now)
 
 
 def apply(
@@ -49,11 +115,15 @@ def apply(
     region's epoch has reached the allocation's (fence 3).
     """
     if holding is None:
-        epoch = epoch_of(allocation.kind, now)
-        holding = Holding(key, allocation.kind, allocation.limit, revision, epoch, Counter())
+        epoch = epoch_of(allocation.kind, now, allocation.policy.calendar)
+        instant = int(now * MICROSECONDS) if allocation.kind is Kind.RATE else 0
+        holding = Holding(key, allocation.kind, allocation.limit, revision, epoch, Counter(), leaked_at=instant)
     if revision < holding.revision:
         return None
-    holding = roll_over(holding, now)
+    holding = at(holding, now)  # under the rules that were in force until now
+    holding = replace(
+        holding, limit=allocation.limit, revision=revision, policy=allocation.policy, unlimited=allocation.unlimited
+    )
     held = holding.counter
     target = max(0, allocation.slice_of(me) - sum(move.amount for move in allocation.moves_from(me)))
     slice_ = held.slice
@@ -61,4 +131,4 @@ def apply(
         slice_ = max(target, held.slice - held.available)
     elif held.slice < target and holding.epoch >= allocation.epoch:
         slice_ = target
-    return replace(holding, limit=allocation.limit, revision=revision, counter=counters.resize(held, slice_))
+    return replace(holding, counter=counters.resize(held, slice_))

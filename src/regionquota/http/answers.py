@@ -2,11 +2,13 @@
 
 from typing import Any, Final
 
-from regionquota.core.commands import Adjusted, Granted
+from regionquota.core.commands import Adjusted, Granted, Metered
 from regionquota.core.periods import period_end
-from regionquota.core.reservation import Reservation
+from regionquota.core.policy import QuotaPolicy
+from regionquota.core.quota import Kind
+from regionquota.core.reservation import Line, Reservation
 from regionquota.core.slice import Holding
-from regionquota.http.bodies import write_time
+from regionquota.http.decoding import write_time
 from regionquota.http.problems import Answer
 from regionquota.ports import Stored
 
@@ -15,7 +17,7 @@ MAX_STRUCTURED_INTEGER: Final = 10**15 - 1
 
 
 def reservation_fields(held: Reservation) -> dict[str, Any]:
-    return {
+    fields: dict[str, Any] = {
         "reservation_id": held.id,
         "status": held.state.value,
         "tenant_id": held.key.tenant,
@@ -24,9 +26,37 @@ def reservation_fields(held: Reservation) -> dict[str, Any]:
         "amount": held.amount,
         "actual_amount": held.actual,
         "request_id": held.request_id,
+        "operation_id": held.operation_id,
         "created_at": write_time(held.created_at),
         "expires_at": write_time(held.expires_at),
         "settled_at": None if held.settled_at is None else write_time(held.settled_at),
+        "receipt": receipt(held),
+    }
+    if held.also:
+        fields["lines"] = [_line(line) for line in held.also]
+    return fields
+
+
+def receipt(held: Reservation) -> dict[str, Any]:
+    """What a caller can keep and show. `epoch` is the period of the reserve, whenever it was settled."""
+    return {
+        "reservation_id": held.id,
+        "digest": held.digest.hex(),
+        "generation": held.generation,
+        "epoch": held.epoch,
+        "units": held.amount if held.actual is None else held.actual,
+        "state": held.state.value,
+    }
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {
+        "tenant_id": line.key.tenant,
+        "resource": line.key.resource,
+        "scope": line.key.scope,
+        "amount": line.amount,
+        "actual_amount": line.actual,
+        "epoch": line.epoch,
     }
 
 
@@ -34,12 +64,21 @@ def granted(outcome: Granted) -> Answer:
     """`remaining` is what this region may still grant of its slice; other regions may have more."""
     holding = outcome.holding
     remaining = holding.counter.available
-    body = reservation_fields(outcome.reservation) | {"remaining": remaining, "limit": holding.limit}
-    headers = {
-        "Location": f"/v1/reservations/{outcome.reservation.id}",
-        "RateLimit-Policy": f'"quota";q={min(holding.limit, MAX_STRUCTURED_INTEGER)}',
-        "RateLimit": f'"quota";r={min(remaining, MAX_STRUCTURED_INTEGER)}',
+    body = reservation_fields(outcome.reservation) | {
+        "remaining": None if holding.unlimited else remaining,
+        "limit": None if holding.unlimited else holding.limit,
     }
+    end = period_end(holding.kind, outcome.reservation.epoch, holding.policy.calendar)
+    if end is not None:
+        body["charged_until"] = write_time(end.timestamp())
+    if outcome.would_deny is not None:
+        body |= {"would_deny": outcome.would_deny.value, "enforcement": holding.policy.enforcement.value}
+    headers = {"Location": f"/v1/reservations/{outcome.reservation.id}"}
+    if not holding.unlimited:
+        headers |= {
+            "RateLimit-Policy": f'"quota";q={min(holding.limit, MAX_STRUCTURED_INTEGER)}',
+            "RateLimit": f'"quota";r={min(remaining, MAX_STRUCTURED_INTEGER)}',
+        }
     if outcome.replayed:
         headers["Idempotency-Replayed"] = "true"
     return Answer(201, body, headers)
@@ -59,20 +98,63 @@ def adjusted(outcome: Adjusted) -> Answer:
     return Answer(200, body, {"Idempotency-Replayed": "true"} if outcome.replayed else {})
 
 
+def metered(outcome: Metered) -> Answer:
+    """`counted` and `sequence` are the furthest that the source has been heard of."""
+    reading = outcome.reading
+    body = {
+        "tenant_id": reading.key.tenant,
+        "resource": reading.key.resource,
+        "scope": reading.key.scope,
+        "source": reading.source,
+        "incarnation": reading.incarnation,
+        "sequence": reading.sequence,
+        "total": reading.total,
+        "added": 0 if outcome.replayed else reading.added,
+        "used": outcome.holding.counter.used,
+    }
+    return Answer(200, body, {"Idempotency-Replayed": "true"} if outcome.replayed else {})
+
+
+def policy(kind: Kind, policy: QuotaPolicy) -> dict[str, Any]:
+    """As a limit is set: what belongs to other kinds is left out."""
+    fields: dict[str, Any] = {
+        "generation": policy.generation,
+        "enforcement": policy.enforcement.value,
+        "enforced_percent": policy.enforced_percent,
+        "admission_open": policy.admission_open,
+        "max_single_amount": policy.max_single,
+        "min_ttl_s": policy.min_ttl_s,
+        "max_ttl_s": policy.max_ttl_s,
+        "max_overdraft": policy.max_overdraft,
+        "parent": policy.parent,
+        "guarantee": policy.guarantee,
+    }
+    if kind is Kind.CONSUMABLE:
+        fields |= {"period": policy.calendar.period.value, "time_zone": policy.calendar.time_zone}
+    if policy.refill is not None:
+        refill = policy.refill
+        fields |= {"refill_amount": refill.amount, "refill_interval_s": refill.interval_s, "refill_per": refill.per}
+    return fields
+
+
 def usage(holding: Holding, stored: Stored | None) -> dict[str, Any]:
     """`global` is what this region last heard of the whole quota; null if it never did."""
     counter = holding.counter
-    end = period_end(holding.kind, holding.epoch)
+    end = period_end(holding.kind, holding.epoch, holding.policy.calendar)
     return {
         "resource": holding.key.resource,
         "scope": holding.key.scope,
         "kind": holding.kind.value,
-        "limit": holding.limit,
+        "limit": None if holding.unlimited else holding.limit,
+        "unlimited": holding.unlimited,
+        "policy": policy(holding.kind, holding.policy),
         "slice": counter.slice,
         "used": counter.used,
         "reserved": counter.reserved,
         "available": counter.available,
         "debt": counter.debt,
+        "overage": counter.overage,
+        "over_limit_by": 0 if holding.unlimited else max(0, counter.in_use - counter.slice),
         "period_end": None if end is None else write_time(end.timestamp()),
         "global": None if stored is None else whole(stored),
     }
@@ -84,7 +166,8 @@ def whole(stored: Stored) -> dict[str, Any] | None:
         return None
     return {
         "revision": stored.revision,
-        "limit": allocation.limit,
+        "limit": None if allocation.unlimited else allocation.limit,
+        "unlimited": allocation.unlimited,
         "pool": allocation.pool,
         "retired": allocation.retired,
         "slices": dict(allocation.slices),

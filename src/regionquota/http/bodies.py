@@ -1,17 +1,15 @@
-"""What callers send, checked to the last character before anything else happens; and how times are written."""
+"""What callers may send. Each field says in words what it takes; `decoding` repeats it to whoever sends otherwise."""
 
-import difflib
-import re
-from datetime import UTC, datetime
-from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, MAX_IDENTIFIER_BYTES, is_identifier
-from regionquota.errors import InvalidRequest
+from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, MAX_IDENTIFIER_BYTES
 
 MAX_REASON_CHARACTERS: Final = 1000
+MAX_LINES: Final = 16
+"""Further lines of one request; what follows from them is not counted."""
 SHOWN: Final = 80
 """Characters of a refused value that its error repeats."""
 
@@ -45,6 +43,20 @@ Reason = Annotated[
 ]
 
 
+Sequence = Annotated[int, Meta(ge=1, le=MAX_AMOUNT, description=f"an integer from 1 to {MAX_AMOUNT}")]
+Percent = Annotated[int, Meta(ge=0, le=100, description="an integer from 0 to 100")]
+Flag = Annotated[bool, Meta(description="true or false")]
+
+
+class LineBody(Struct, forbid_unknown_fields=True, frozen=True):
+    """A further budget. What is left out is as in the request; without `amount` it is settled like the request, too."""
+
+    tenant_id: Identifier | None = None
+    resource: Identifier | None = None
+    scope: Identifier | None = None
+    amount: Amount | None = None
+
+
 class ReserveBody(Struct, forbid_unknown_fields=True, frozen=True):
     request_id: Identifier
     tenant_id: Identifier
@@ -52,6 +64,9 @@ class ReserveBody(Struct, forbid_unknown_fields=True, frozen=True):
     amount: Amount
     scope: Identifier = GLOBAL_SCOPE
     ttl_s: Seconds | None = None
+    lines: Annotated[
+        list[LineBody], Meta(max_length=MAX_LINES, description=f"a list of up to {MAX_LINES} further lines")
+    ] = []
 
 
 class BatchBody(Struct, forbid_unknown_fields=True, frozen=True):
@@ -60,8 +75,24 @@ class BatchBody(Struct, forbid_unknown_fields=True, frozen=True):
     reservations: Annotated[list[msgspec.Raw], Meta(min_length=1, description="a list of reserve requests")]
 
 
+class StartBody(Struct, forbid_unknown_fields=True, frozen=True):
+    operation_id: Identifier
+
+
+class SettledLineBody(Struct, forbid_unknown_fields=True, frozen=True):
+    """A line of the reservation, and what it is settled at."""
+
+    actual_amount: Limit
+    tenant_id: Identifier | None = None
+    resource: Identifier | None = None
+    scope: Identifier | None = None
+
+
 class CommitBody(Struct, forbid_unknown_fields=True, frozen=True):
     actual_amount: Amount | None = None
+    lines: Annotated[
+        list[SettledLineBody], Meta(max_length=MAX_LINES, description=f"a list of up to {MAX_LINES} settled lines")
+    ] = []
 
 
 class ExtendBody(Struct, forbid_unknown_fields=True, frozen=True):
@@ -81,84 +112,51 @@ class AdjustBody(Struct, forbid_unknown_fields=True, frozen=True):
     scope: Identifier = GLOBAL_SCOPE
 
 
-class LimitBody(Struct, forbid_unknown_fields=True, frozen=True):
+class MeterBody(Struct, forbid_unknown_fields=True, frozen=True):
+    """`total` is all that `source` has counted since `incarnation` began; `sequence` rises with each word."""
+
+    tenant_id: Identifier
+    resource: Identifier
+    source: Identifier
+    sequence: Sequence
+    total: Limit
+    incarnation: Identifier = "1"
+    scope: Identifier = GLOBAL_SCOPE
+
+
+class PolicyBody(Struct, forbid_unknown_fields=True, frozen=True):
+    """What is left out stays as it is; null takes a bound away."""
+
+    kind: Literal["allocated", "consumable", "rate"] | None = None
+    period: Literal["hour", "day", "week", "month"] | UnsetType = UNSET
+    time_zone: Identifier | UnsetType = UNSET
+    refill_amount: Amount | UnsetType = UNSET
+    refill_interval_s: Seconds | UnsetType = UNSET
+    enforcement: Literal["hard", "soft", "shadow"] | UnsetType = UNSET
+    enforced_percent: Percent | UnsetType = UNSET
+    admission_open: Flag | UnsetType = UNSET
+    max_single_amount: Amount | UnsetType | None = UNSET
+    min_ttl_s: Seconds | UnsetType | None = UNSET
+    max_ttl_s: Seconds | UnsetType | None = UNSET
+    max_overdraft: Limit | UnsetType | None = UNSET
+    parent: Identifier | UnsetType = UNSET
+    guarantee: Limit | UnsetType = UNSET
+
+
+class LimitBody(PolicyBody, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """`limit` null takes an override back. `kind` left out keeps the kind, or is `allocated` for a new quota."""
 
-    limit: Limit | None
+    limit: Limit | Literal["unlimited"] | None
     version: Version
     source: Literal["PLAN", "OVERRIDE"] = "PLAN"
     scope: Identifier = GLOBAL_SCOPE
-    kind: Literal["allocated", "consumable"] | None = None
 
 
-Body = TypeVar("Body", bound=Struct)
-
-_AT: Final = re.compile(r" - at `\$\.?(.*)`$")
-_MISSING: Final = re.compile(r"^Object missing required field `(.+?)`")
-_UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
+class NamedLimitBody(LimitBody, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    resource: Identifier
 
 
-def decode(raw: bytes | msgspec.Raw, kind: type[Body]) -> Body:
-    """Raises `InvalidRequest` that names the field, what it takes, and what it got."""
-    try:
-        body = msgspec.json.decode(raw or b"{}", type=kind)
-    except msgspec.ValidationError as error:
-        raise _explain(str(error), bytes(raw or b"{}"), kind) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidRequest("body", f"the body must be JSON in UTF-8: {error}") from None
-    for name in kind.__struct_fields__:
-        value = getattr(body, name)
-        if isinstance(value, str) and name != "reason":
-            check_identifier(name, value)
-    return body
+class LimitsBody(Struct, forbid_unknown_fields=True, frozen=True):
+    """All are set, or none."""
 
-
-def check_identifier(field: str, value: str) -> str:
-    """For identifiers out of paths and queries, which no JSON decoder has seen. Returns `value`."""
-    if not is_identifier(value):
-        shown = value.encode(errors="replace").decode()  # bytes of a command line that are no UTF-8
-        raise InvalidRequest(field, f"{field} must be {describe(Identifier)}, got {_show(shown)}")
-    return value
-
-
-def describe(kind: Any) -> str:
-    """What a field takes, in words."""
-    if get_origin(kind) is Annotated:
-        return str(get_args(kind)[1].description)
-    if get_origin(kind) is Literal:
-        return "one of " + ", ".join(f'"{choice}"' for choice in get_args(kind))
-    return " or ".join("null" if one is type(None) else describe(one) for one in get_args(kind))
-
-
-def _explain(message: str, raw: bytes, kind: type[Struct]) -> InvalidRequest:
-    fields = get_type_hints(kind, include_extras=True)
-    if missing := _MISSING.match(message):
-        name = missing[1]
-        return InvalidRequest(name, f"{name} is missing: it takes {describe(fields[name])}")
-    if unknown := _UNKNOWN.match(message):
-        name = unknown[1]
-        near = difflib.get_close_matches(name[:SHOWN], fields, 1)
-        hint = f"did you mean {near[0]}?" if near else "known are " + (", ".join(fields) or "none")
-        return InvalidRequest(name[:SHOWN], f"unknown field {_show(name)}: {hint}")
-    if at := _AT.search(message):
-        name = at[1]
-        return InvalidRequest(name, f"{name} must be {describe(fields[name])}{_got(raw, name)}")
-    return InvalidRequest("body", "the body must be a JSON object")
-
-
-def _got(raw: bytes, name: str) -> str:
-    try:
-        return f", got {_show(msgspec.json.decode(raw)[name])}"
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the first mistake need not be the worst
-        return ""
-
-
-def _show(value: Any) -> str:
-    text = msgspec.json.encode(value).decode(errors="replace")
-    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
-
-
-def write_time(seconds: float) -> str:
-    """RFC 3339, UTC, to the millisecond."""
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    limits: Annotated[list[NamedLimitBody], Meta(min_length=1, max_length=100, description="a list of 1 to 100 limits")]

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from regionquota.http.region_api import Route
+from regionquota.http.routes import Route
 
 _SAYS: Final = {
     200: "Done",

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, assert_never
 from urllib.parse import quote
 
-from regionquota.core.commands import Denied, Forbidden, RequestConflict, UnknownQuota
+from regionquota.core.commands import Denied, DenyReason, Forbidden, RequestConflict, Suspended, UnknownQuota
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
 
 RETRY_DENIED_S: Final = 10
 """Conservative: by then the coordinator has planned at least once."""
+RETRY_SUSPENDED_S: Final = 60
 RETRY_UNAVAILABLE_S: Final = 1
 
 
@@ -84,29 +85,81 @@ def forbidden(outcome: Forbidden) -> Answer:
     )
 
 
-def denied(outcome: Denied, region: str) -> Answer:
+def not_drained(detail: str) -> Answer:
+    return problem(409, "not-drained", "The quota is in use", detail, reason="NOT_DRAINED")
+
+
+def suspended(outcome: Suspended) -> Answer:
+    detail = f"tenant {outcome.tenant} is suspended ({outcome.why}): an operator has to resume it"
+    return problem(
+        429, "denied", "The tenant is suspended", detail, reason="TENANT_SUSPENDED", retry_after_s=RETRY_SUSPENDED_S
+    )
+
+
+def denied(outcome: Denied, region: str, tenant: str) -> Answer:
+    """Names the line that does not fit; balances only to `tenant` whose they are."""
     holding = outcome.holding
     key, counter = holding.key, holding.counter
-    if counter.debt:
-        detail = f"{region} owes {counter.debt} of {key.resource}: nothing is admitted until it is repaid"
-    else:
-        detail = (
-            f"{outcome.amount} of {key.resource} asked for, {counter.available} available in the slice of "
-            f"{holding.slice} that {region} holds of the limit {holding.limit}"
-        )
-    return problem(
-        429,
-        "denied",
-        "No capacity free in this region",
-        detail,
-        reason=outcome.reason.value,
-        region=region,
-        line={"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope},
-        requested=outcome.amount,
-        available=counter.available,
-        slice=holding.slice,
-        limit=holding.limit,
-        debt=counter.debt,
-        revision=holding.revision,
-        retry_after_s=RETRY_DENIED_S,
-    )
+    members: dict[str, Any] = {
+        "reason": outcome.reason.value,
+        "region": region,
+        "line": {"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope},
+        "requested": outcome.amount,
+        "generation": holding.policy.generation,
+        "retry_after_s": _retry_after(outcome),
+    }
+    if key.tenant != tenant:
+        return problem(429, "denied", _TITLES[outcome.reason], f"{key.resource} ({key.scope}) has no room", **members)
+    members |= {
+        "available": outcome.free,
+        "slice": holding.slice,
+        "limit": holding.limit,
+        "debt": counter.debt,
+        "revision": holding.revision,
+    }
+    return problem(429, "denied", _TITLES[outcome.reason], _why(outcome, region), **members)
+
+
+_TITLES: Final = {
+    DenyReason.OVER_LIMIT: "No capacity free in this region",
+    DenyReason.IN_DEBT: "No capacity free in this region",
+    DenyReason.OVERDRAFT_EXCEEDED: "The largest overdraft is exceeded",
+    DenyReason.MAX_SINGLE_RESERVATION: "More than one reservation may hold",
+    DenyReason.ADMISSION_CLOSED: "Nothing new is admitted",
+}
+
+
+def _why(outcome: Denied, region: str) -> str:
+    holding = outcome.holding
+    resource, policy, debt = holding.key.resource, holding.policy, holding.counter.debt
+    match outcome.reason:
+        case DenyReason.ADMISSION_CLOSED:
+            return f"admission to {resource} is closed: what is held is still settled"
+        case DenyReason.MAX_SINGLE_RESERVATION:
+            return f"{outcome.amount} of {resource} asked for, one reservation may hold {policy.max_single}"
+        case DenyReason.IN_DEBT:
+            return f"{region} owes {debt} of {resource}: nothing is admitted until it is repaid"
+        case DenyReason.OVERDRAFT_EXCEEDED:
+            return (
+                f"{region} owes {debt} of {resource}, more than the {policy.max_overdraft} that the policy allows: "
+                "nothing is admitted until it is repaid"
+            )
+        case DenyReason.OVER_LIMIT:
+            kept = holding.counter.available - outcome.free
+            guarantees = f" ({kept} more are kept for others' guarantees)" if kept else ""
+            return (
+                f"{outcome.amount} of {resource} asked for, {outcome.free} available{guarantees} in the slice of "
+                f"{holding.slice} that {region} holds of the limit {holding.limit}"
+            )
+        case _:
+            assert_never(outcome.reason)
+
+
+def _retry_after(outcome: Denied) -> int:
+    """Seconds, conservative: for a rate quota those in which as much as is missing leaks away."""
+    holding = outcome.holding
+    refill = holding.policy.refill
+    if refill is None or not holding.slice or outcome.amount > holding.slice:
+        return RETRY_DENIED_S
+    missing = outcome.amount - outcome.free
+    return max(1, -(-missing * refill.per * refill.interval_s // (holding.slice * refill.amount)))

@@ -1,32 +1,30 @@
-"""The region server's HTTP surface: parse, call the service, word the answer."""
+"""Reservations and usage over HTTP: parse, call the service, word the answer."""
 
 import asyncio
-import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias, assert_never
-from urllib.parse import unquote
+from dataclasses import dataclass
+from typing import assert_never
 
 import msgspec
 from aiohttp import web
 
-from regionquota.core.allocation import LimitSource, VersionedLimit
 from regionquota.core.commands import (
     Adjusted,
+    Charge,
     Denied,
     Forbidden,
     Granted,
     Invalid,
+    Metered,
     NotFound,
     Outcome,
+    Pledged,
+    Refusal,
     RequestConflict,
     Settled,
+    Suspended,
     UnknownQuota,
 )
-from regionquota.core.counter import Counter
-from regionquota.core.periods import epoch_of
-from regionquota.core.quota import Kind, QuotaKey, Region
-from regionquota.core.slice import Holding, roll_over
+from regionquota.core.quota import QuotaKey, Region, home_of
 from regionquota.errors import InvalidRequest, Unavailable
 from regionquota.http import answers, problems
 from regionquota.http.bodies import (
@@ -34,21 +32,16 @@ from regionquota.http.bodies import (
     BatchBody,
     CommitBody,
     ExtendBody,
-    Identifier,
-    LimitBody,
+    LineBody,
+    MeterBody,
     NoBody,
     ReserveBody,
-    check_identifier,
-    decode,
-    describe,
-    write_time,
+    SettledLineBody,
+    StartBody,
 )
+from regionquota.http.decoding import check_identifier, decode
 from regionquota.http.problems import Answer
-from regionquota.ports import Clock, Stored
-from regionquota.region.follower import Follower
 from regionquota.region.service import RegionService
-
-Handler: TypeAlias = Callable[[web.Request], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +58,10 @@ class RegionApi:
         self,
         region: Region,
         service: RegionService,
-        follower: Follower,
-        clock: Clock,
         bounds: Bounds,
     ) -> None:
         self._region = region
         self._service = service
-        self._follower = follower
-        self._clock = clock
         self._bounds = bounds
 
     async def reserve(self, request: web.Request) -> Answer:
@@ -96,10 +85,24 @@ class RegionApi:
 
     async def _reserve(self, body: ReserveBody) -> Answer:
         key = QuotaKey(body.tenant_id, body.resource, body.scope)
-        outcome = await self._service.reserve(
-            key, amount=body.amount, request_id=body.request_id, ttl_s=self._ttl(body.ttl_s)
-        )
-        return self._word(outcome)
+        charges = [Charge(key, body.amount)]
+        for place, line in enumerate(body.lines):
+            named = _line_key(key, line, f"lines[{place}]")
+            self._check_home(named, f"lines[{place}].scope")
+            charges.append(Charge(named, line.amount or body.amount, () if line.amount else (0,)))
+        self._check_home(key, "scope")
+        repeated = [charge.key for charge in charges if sum(other.key == charge.key for other in charges) > 1]
+        if repeated:
+            raise InvalidRequest("lines", f"lines must name each quota once, got {repeated[0]} again")
+        outcome = await self._service.reserve(charges, request_id=body.request_id, ttl_s=self._ttl(body.ttl_s))
+        return self._word(outcome, body.tenant_id)
+
+    def _check_home(self, key: QuotaKey, field: str) -> None:
+        home = home_of(key.scope)
+        if home not in (None, self._region):
+            raise InvalidRequest(
+                field, f"{field}: {key.scope} belongs to region {home}, this is {self._region}: ask there"
+            )
 
     async def read(self, request: web.Request) -> Answer:
         name = request.match_info["id"]
@@ -114,9 +117,23 @@ class RegionApi:
             return problems.unknown_reservation(f"with request_id {request_id}")
         return Answer(200, answers.reservation_fields(held))
 
+    async def start(self, request: web.Request) -> Answer:
+        body = decode(await request.read(), StartBody)
+        return self._word(await self._service.start(request.match_info["id"], body.operation_id))
+
     async def commit(self, request: web.Request) -> Answer:
         body = decode(await request.read(), CommitBody)
-        return self._word(await self._service.commit(request.match_info["id"], body.actual_amount))
+        name = request.match_info["id"]
+        lines: dict[QuotaKey, int] = {}
+        if body.lines:
+            held = await self._service.reservation(name)
+            if held is None:
+                return problems.unknown_reservation(name)
+            lines = {
+                _line_key(held.key, line, f"lines[{place}]"): line.actual_amount
+                for place, line in enumerate(body.lines)
+            }
+        return self._word(await self._service.commit(name, body.actual_amount, lines))
 
     async def release(self, request: web.Request) -> Answer:
         decode(await request.read(), NoBody)
@@ -134,54 +151,16 @@ class RegionApi:
         outcome = await self._service.adjust(key, delta=body.delta, request_id=body.request_id, reason=body.reason)
         return self._word(outcome)
 
-    async def usage(self, request: web.Request) -> Answer:
-        """What this region holds, with the whole quota as far as it has been heard of."""
-        tenant = _named(request, "tenant", "tenant_id")
-        resource, scope = (_filter(request, name) for name in ("resource", "scope"))
-        now = self._clock.now()
-        held = {holding.key: roll_over(holding, now) for holding in await self._service.usage(tenant)}
-        for stored in self._follower.documents(tenant):
-            if stored.key not in held and stored.allocation is not None:
-                held[stored.key] = _unused_here(stored, now)
-        wanted = [
-            answers.usage(holding, self._follower.known(key))
-            for key, holding in sorted(held.items())
-            if resource in (None, key.resource) and scope in (None, key.scope)
-        ]
-        heard = self._follower.heard_at
-        age = max(0, round(now - heard)) if heard else None
-        tag = hashlib.blake2b(msgspec.json.encode(wanted), digest_size=8).hexdigest()
-        headers = {"ETag": f'"{tag}"', "Cache-Control": "private, max-age=5"}
-        if any(known.value in ("*", tag) for known in request.if_none_match or ()):
-            return Answer(304, {}, headers)
-        body = {"tenant_id": tenant, "region": self._region, "global_age_s": age, "quotas": wanted}
-        return Answer(200, body, headers)
-
-    async def set_limit(self, request: web.Request) -> Answer:
-        tenant = _named(request, "tenant", "tenant_id")
-        resource = _named(request, "resource", "resource")
-        body = decode(await request.read(), LimitBody)
-        source = LimitSource(body.source)
-        if body.limit is None and source is LimitSource.PLAN:
-            raise InvalidRequest("limit", "limit null takes an OVERRIDE back; a PLAN must have a limit")
-        key = QuotaKey(tenant, resource, body.scope)
-        kind = None if body.kind is None else Kind(body.kind)
-        limit = VersionedLimit(body.limit, body.version)
-        revision, allocation = await self._service.set_limit(key, kind, source, limit)
-        collecting = max(0, -allocation.pool)
-        return Answer(
-            200,
-            {
-                "tenant_id": tenant,
-                "resource": resource,
-                "scope": key.scope,
-                "kind": allocation.kind.value,
-                "limit": allocation.limit,
-                "revision": revision,
-                "effective_at": write_time(self._clock.now()) if not collecting else None,
-                "collecting": collecting,
-            },
+    async def meter(self, request: web.Request) -> Answer:
+        body = decode(await request.read(), MeterBody)
+        outcome = await self._service.meter(
+            QuotaKey(body.tenant_id, body.resource, body.scope),
+            source=body.source,
+            incarnation=body.incarnation,
+            sequence=body.sequence,
+            total=body.total,
         )
+        return self._word(outcome)
 
     def _ttl(self, asked: int | None) -> int:
         if asked is not None and asked > self._bounds.max_ttl_s:
@@ -189,7 +168,7 @@ class RegionApi:
             raise InvalidRequest("ttl_s", f"ttl_s must be an integer from 1 to {most} seconds, got {asked}")
         return self._bounds.default_ttl_s if asked is None else asked
 
-    def _word(self, outcome: Outcome) -> Answer:
+    def _word(self, outcome: Outcome, tenant: str = "") -> Answer:
         match outcome:
             case Granted():
                 return answers.granted(outcome)
@@ -197,83 +176,41 @@ class RegionApi:
                 return Answer(200, answers.reservation_fields(held))
             case Adjusted():
                 return answers.adjusted(outcome)
+            case Metered():
+                return answers.metered(outcome)
+            case Pledged():
+                raise AssertionError("nobody asks for it over HTTP")
+            case _:
+                return self._refuse(outcome, tenant)
+
+    def _refuse(self, refusal: Refusal, tenant: str) -> Answer:
+        match refusal:
             case Denied():
-                return problems.denied(outcome, self._region)
+                return problems.denied(refusal, self._region, tenant)
+            case Suspended():
+                return problems.suspended(refusal)
             case UnknownQuota():
-                return problems.unknown_quota(outcome)
+                return problems.unknown_quota(refusal)
             case RequestConflict():
-                return problems.conflict(outcome)
+                return problems.conflict(refusal)
             case Forbidden():
-                return problems.forbidden(outcome)
+                return problems.forbidden(refusal)
             case NotFound(reservation_id=name):
                 return problems.unknown_reservation(name)
             case Invalid(field=field, message=message):
                 return problems.invalid(InvalidRequest(field, message))
             case _:
-                assert_never(outcome)
+                assert_never(refusal)
 
 
-def _named(request: web.Request, part: str, field: str) -> str:
-    """An identifier out of the path. aiohttp would take what is no UTF-8, %FF, for the text of an identifier, %25FF."""
-    resource = request.match_info.route.resource
-    assert resource is not None
-    raw = request.rel_url.raw_path.split("/")[resource.canonical.split("/").index(f"{{{part}}}")]
-    try:
-        return check_identifier(field, unquote(raw, errors="strict"))
-    except UnicodeDecodeError:
-        raise InvalidRequest(field, f"{field} must be {describe(Identifier)}, percent-encoded, got {raw}") from None
-
-
-def _filter(request: web.Request, field: str) -> str | None:
-    value = request.query.get(field)
-    return None if value is None else check_identifier(field, value)
+def _line_key(key: QuotaKey, line: LineBody | SettledLineBody, field: str) -> QuotaKey:
+    """What a line leaves out is as in the request. Raises `InvalidRequest` for one that says nothing."""
+    if line.tenant_id is None and line.resource is None and line.scope is None:
+        raise InvalidRequest(field, f"{field} must name a tenant_id, a resource or a scope of its own")
+    return QuotaKey(line.tenant_id or key.tenant, line.resource or key.resource, line.scope or key.scope)
 
 
 def _asked(request: web.Request, field: str) -> str:
     if field not in request.query:
         raise InvalidRequest(field, f"{field} is missing: ask with ?tenant_id=…&request_id=…")
     return check_identifier(field, request.query[field])
-
-
-def _unused_here(stored: Stored, now: float) -> Holding:
-    allocation = stored.allocation
-    assert allocation is not None
-    epoch = epoch_of(allocation.kind, now)
-    return Holding(stored.key, allocation.kind, allocation.limit, stored.revision, epoch, Counter())
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One call: the router, the metrics and the OpenAPI document are made from these."""
-
-    method: str
-    path: str
-    operation: str
-    handler: Handler
-    says: str
-    body: type[msgspec.Struct] | None = None
-    statuses: Sequence[int] = (200,)
-    query: Mapping[str, bool] = field(default_factory=dict)
-    """Parameters, and whether each is required."""
-
-
-def routes(api: RegionApi) -> Sequence[Route]:
-    reservation = "/v1/reservations/{id}"
-    return (
-        Route("POST", "/v1/reservations", "reserve", api.reserve, "Hold an amount", ReserveBody, (201, 404, 409, 429)),
-        Route("POST", "/v1/reservations/batch", "reserve_batch", api.reserve_batch,
-              "Independent reserves, one answer each", BatchBody, (207,)),
-        Route("GET", "/v1/reservations", "find", api.find, "What became of a request id", None, (200, 404),
-              {"tenant_id": True, "request_id": True}),
-        Route("GET", reservation, "read", api.read, "What became of a reservation", None, (200, 404)),
-        Route("POST", f"{reservation}/commit", "commit", api.commit, "Turn a hold into usage", CommitBody,
-              (200, 404, 409)),
-        Route("POST", f"{reservation}/release", "release", api.release, "Give a hold back", NoBody, (200, 404, 409)),
-        Route("POST", f"{reservation}/extend", "extend", api.extend, "Let a hold last longer", ExtendBody,
-              (200, 404, 409)),
-        Route("POST", "/v1/adjustments", "adjust", api.adjust, "Change what is used", AdjustBody, (200, 404, 409)),
-        Route("GET", "/v1/tenants/{tenant}/quotas", "usage", api.usage, "What a tenant has and uses here", None,
-              (200, 304), {"resource": False, "scope": False}),
-        Route("PUT", "/v1/tenants/{tenant}/quotas/{resource}", "set_limit", api.set_limit, "Set a limit",
-              LimitBody, (200, 409)),
-    )  # fmt: skip

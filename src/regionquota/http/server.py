@@ -16,7 +16,7 @@ from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
 from regionquota.http import problems
 from regionquota.http.openapi import document
 from regionquota.http.problems import Answer
-from regionquota.http.region_api import Route
+from regionquota.http.routes import Route
 from regionquota.telemetry import Telemetry, span
 
 _log = structlog.get_logger(__name__)

@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 import structlog
 
+from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import Unavailable
@@ -35,7 +36,7 @@ class Follower:
         self._relist_interval_s = relist_interval_s
         self._on_step = on_step
         self._known: dict[QuotaKey, Stored] = {}
-        self._local: set[QuotaKey] = set()
+        self._local: dict[QuotaKey, QuotaPolicy] = {}
         self._unsettled: set[QuotaKey] = set()
         self._failed: dict[QuotaKey, int] = {}
         self.synchronised = 0
@@ -48,6 +49,13 @@ class Follower:
     def documents(self, tenant: str) -> Sequence[Stored]:
         """All that is known of a tenant's quotas, also of those that this region does not use."""
         return [stored for key, stored in self._known.items() if key.tenant == tenant]
+
+    def policy_of(self, key: QuotaKey) -> QuotaPolicy | None:
+        """As far as is known; None: no such quota has been heard of, here or in etcd."""
+        stored = self._known.get(key)
+        if stored is not None:
+            return None if stored.allocation is None else stored.allocation.policy
+        return self._local.get(key)
 
     async def follow(self) -> None:
         """List, then watch, until it is time for the next full list. Raises `EtcdUnavailable`."""
@@ -64,9 +72,9 @@ class Follower:
 
     async def relist(self) -> int:
         """Carry out every document that concerns this region. Returns the revision of the list."""
-        revision, documents = await self._allocations.list()
         held = {holding.key: holding for holding in await self._store.holdings()}
-        self._local |= held.keys()
+        self._local |= {key: holding.policy for key, holding in held.items()}  # also while etcd does not answer
+        revision, documents = await self._allocations.list()
         # The watch may have brought newer ones since the list was read.
         newer = {key: stored for key, stored in self._known.items() if stored.revision > revision}
         self._known = {stored.key: stored for stored in documents} | newer
@@ -90,7 +98,7 @@ class Follower:
     def note(self, stored: Stored, step: Step) -> None:
         """Remember what a step, made here or elsewhere in this process, found out."""
         if step.held is not None:
-            self._local.add(stored.key)
+            self._local[stored.key] = step.held.policy
         if step.allocation is not None:
             self._learn(Stored(stored.key, step.revision, step.allocation))
         newest = self._known.get(stored.key)

@@ -2,38 +2,45 @@
 
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
 import structlog
 
-from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit
+from regionquota.core.allocation import Allocation
 from regionquota.core.commands import (
     Adjust,
     Adjusted,
+    Charge,
     Command,
     Commit,
     Denied,
     Extend,
     Granted,
+    Meter,
+    Metered,
     NotFound,
     Outcome,
     Release,
     Reserve,
     Settled,
+    Start,
+    Suspended,
     UnknownQuota,
 )
-from regionquota.core.quota import Kind, QuotaKey, bucket_of
+from regionquota.core.quota import QuotaKey, bucket_of
 from regionquota.core.reservation import Reservation, State
 from regionquota.core.slice import Holding
 from regionquota.errors import Unavailable
-from regionquota.limits import put_limit
+from regionquota.limits import LimitWord, put_limits, remove_quota
 from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
+from regionquota.region.budgets import Budgets
 from regionquota.region.claims import Claims
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
 from regionquota.region.ids import bucket_of_id, reservation_id
+from regionquota.region.sweeper import SweepOnDemand
 
 Submit: TypeAlias = Callable[[Command, int], Awaitable[Outcome]]
 DIGEST_BYTES: Final = 16
@@ -42,7 +49,7 @@ _log = structlog.get_logger(__name__)
 
 class RegionService:
     """`submit` carries a command out durably (group commit); `low_water` is the free part of a slice, 0 .. 1, below
-    which more is claimed before anybody is denied.
+    which more is claimed before anybody is denied; `suspended` says why a tenant is, None if it is not.
     """
 
     def __init__(
@@ -55,6 +62,9 @@ class RegionService:
         meter: DemandMeter,
         clock: Clock,
         *,
+        budgets: Budgets,
+        overdue: SweepOnDemand,
+        suspended: Callable[[str], str | None],
         low_water: float,
     ) -> None:
         self._submit = submit
@@ -64,64 +74,98 @@ class RegionService:
         self._claims = claims
         self._meter = meter
         self._clock = clock
+        self._budgets = budgets
+        self._overdue = overdue
+        self._suspended = suspended
         self._low_water = low_water
 
-    async def reserve(self, key: QuotaKey, *, amount: int, request_id: str, ttl_s: int) -> Outcome:
-        """Granted, Denied, UnknownQuota or RequestConflict. Raises `Unavailable`; repeat it with the same id."""
+    async def reserve(self, charges: Sequence[Charge], *, request_id: str, ttl_s: int) -> Outcome:
+        """Hold all of `charges`, the first being what is asked for, and what follows from them; or none.
+
+        Granted, Denied, UnknownQuota, Invalid or RequestConflict. Raises `Unavailable`; repeat it with the same id.
+        """
+        first = charges[0]
+        if why := self._suspended(first.key.tenant):
+            return Suspended(first.key.tenant, why)
+        lines = self._budgets.complete(charges)
         command = Reserve(
-            reservation_id=reservation_id(key.tenant, self._clock.now(), secrets.randbits(66)),
-            key=key,
-            amount=amount,
+            reservation_id=reservation_id(first.key.tenant, self._clock.now(), secrets.randbits(66)),
+            key=first.key,
+            amount=first.amount,
             request_id=request_id,
-            digest=_digest("reserve", key, amount, ttl_s),
+            digest=_digest("reserve", first.key, first.amount, ttl_s, *map(_plain, charges[1:])),
             ttl_s=ttl_s,
+            also=lines[1:],
         )
         outcome = await self._submit_here(command)
+        if isinstance(outcome, Denied) and await self._overdue.sweep():
+            outcome = await self._submit(command, bucket_of(first.key.tenant))
         match outcome:
             case Granted(holding=holding, replayed=False):
-                self._meter.granted(key, amount)
+                for line in lines:
+                    self._meter.granted(line.key, line.amount)
                 self._watch_headroom(holding)
-            case Denied(holding=holding) if amount <= holding.limit:
+            case Denied(holding=holding, amount=amount) if amount <= holding.limit:
                 # What the whole limit could not serve is no demand: it must not draw headroom here in vain.
-                self._meter.denied(key, amount)
-                self._claims.run_short(key, amount + self._headroom_of(holding))
+                self._meter.denied(holding.key, amount)
+                self._claims.run_short(holding.key, amount + self._headroom_of(holding))
         return outcome
 
-    async def commit(self, name: str, actual: int | None) -> Outcome:
-        outcome = await self._submit_named(Commit(name, actual))
+    async def start(self, name: str, operation_id: str) -> Outcome:
+        return await self._submit_named(Start(name, operation_id))
+
+    async def commit(self, name: str, actual: int | None, lines: Mapping[QuotaKey, int] | None = None) -> Outcome:
+        outcome = await self._submit_named(Commit(name, actual, lines or {}))
         if isinstance(outcome, Settled) and not outcome.replayed:
-            done = outcome.reservation
-            assert done.actual is not None
-            self._meter.freed(done.key, max(0, done.amount - done.actual))
+            for line in outcome.reservation.lines:
+                assert line.actual is not None
+                self._meter.freed(line.key, max(0, line.amount - line.actual))
         return outcome
 
     async def release(self, name: str) -> Outcome:
         outcome = await self._submit_named(Release(name))
         if isinstance(outcome, Settled) and not outcome.replayed and outcome.reservation.state is State.RELEASED:
-            self._meter.freed(outcome.reservation.key, outcome.reservation.amount)
+            for line in outcome.reservation.lines:
+                self._meter.freed(line.key, line.amount)
         return outcome
 
     async def extend(self, name: str, ttl_s: int) -> Outcome:
         return await self._submit_named(Extend(name, ttl_s))
 
-    async def adjust(self, key: QuotaKey, *, delta: int, request_id: str, reason: str) -> Outcome:
+    async def adjust(
+        self, key: QuotaKey, *, delta: int, request_id: str, reason: str, reconciles: bool = False
+    ) -> Outcome:
         digest = _digest("adjust", key, delta, reason)
-        outcome = await self._submit_here(Adjust(key, delta, request_id, digest, reason))
+        command = Adjust(key, delta, request_id, digest, reason, self._budgets.above(key), reconciles)
+        outcome = await self._submit_here(command)
         if isinstance(outcome, Adjusted) and not outcome.replayed:
             (self._meter.freed if delta < 0 else self._meter.granted)(key, abs(delta))
         return outcome
 
-    async def set_limit(
-        self, key: QuotaKey, kind: Kind | None, source: LimitSource, limit: VersionedLimit
-    ) -> tuple[int, Allocation]:
-        """As `put_limit`; this server knows of it at once, the others when their watch tells them."""
-        revision, allocation = await put_limit(self._allocations, key, kind, source, limit)
+    async def meter(self, key: QuotaKey, *, source: str, incarnation: str, sequence: int, total: int) -> Outcome:
+        """Metered, UnknownQuota or Invalid. `total` counts since the source's incarnation began."""
+        outcome = await self._submit_here(Meter(key, source, incarnation, sequence, total, self._budgets.above(key)))
+        if isinstance(outcome, Metered) and not outcome.replayed:
+            self._meter.granted(key, outcome.reading.added)
+        return outcome
+
+    async def set_limits(self, words: Sequence[LimitWord]) -> Sequence[tuple[int, Allocation]]:
+        """As `put_limits`; this server knows of it at once, the others when their watch tells them."""
+        done = await put_limits(self._allocations, words)
+        for word, (revision, allocation) in zip(words, done, strict=True):
+            await self._take(Stored(word.key, revision, allocation))
+        return done
+
+    async def remove_quota(self, key: QuotaKey) -> bool:
+        """As `limits.remove_quota`."""
+        return await remove_quota(self._allocations, key)
+
+    async def _take(self, stored: Stored) -> None:
         try:
-            await self._follower.take(Stored(key, revision, allocation))
+            await self._follower.take(stored)
         except Unavailable:
             # The limit is set; that this region cannot act on it now is no reason to say otherwise.
-            _log.info("a limit was set, its application here is left to the watch", quota=str(key))
-        return revision, allocation
+            _log.info("a limit was set, its application here is left to the watch", quota=str(stored.key))
 
     async def reservation(self, name: str) -> Reservation | None:
         return None if bucket_of_id(name) is None else await self._store.reservation(name)
@@ -131,19 +175,22 @@ class RegionService:
 
     async def usage(self, tenant: str) -> Sequence[Holding]:
         """What this region holds for the tenant; quotas that were never used here are not among it."""
+        await self._overdue.sweep()
         return await self._store.holdings(tenant)
 
-    async def _submit_here(self, command: Reserve | Adjust) -> Outcome:
-        """Submit, joining the quota first if this region has not used it yet."""
+    async def _submit_here(self, command: Reserve | Adjust | Meter) -> Outcome:
+        """Submit, joining each quota first that this region has not used yet."""
         bucket = bucket_of(command.key.tenant)
         outcome = await self._submit(command, bucket)
-        if isinstance(outcome, UnknownQuota):
-            amount = command.amount if isinstance(command, Reserve) else 1
-            if await self._claims.join(command.key, amount) is not None:
-                outcome = await self._submit(command, bucket)
+        for _ in command.keys:
+            if not isinstance(outcome, UnknownQuota):
+                break
+            if await self._claims.join(outcome.key, _amount_of(command, outcome.key)) is None:
+                break
+            outcome = await self._submit(command, bucket)
         return outcome
 
-    async def _submit_named(self, command: Commit | Release | Extend) -> Outcome:
+    async def _submit_named(self, command: Start | Commit | Release | Extend) -> Outcome:
         bucket = bucket_of_id(command.reservation_id)
         if bucket is None:
             return NotFound(command.reservation_id)
@@ -155,6 +202,16 @@ class RegionService:
 
     def _headroom_of(self, holding: Holding) -> int:
         return max(1, int(holding.slice * self._low_water))
+
+
+def _amount_of(command: Reserve | Adjust | Meter, key: QuotaKey) -> int:
+    if not isinstance(command, Reserve):
+        return 1
+    return next((line.amount for line in command.also if line.key == key), command.amount)
+
+
+def _plain(charge: Charge) -> Sequence[object]:
+    return [charge.key.tenant, charge.key.resource, charge.key.scope, charge.amount, *charge.via]
 
 
 def _digest(operation: str, key: QuotaKey, *content: object) -> bytes:

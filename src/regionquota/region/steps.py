@@ -4,9 +4,17 @@ They await ports and nothing else; timers, queues and logging are in `agent`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from regionquota.core.allocation import Allocation, grant, hand_over
+from regionquota.core.allocation import (
+    Allocation,
+    LimitSource,
+    VersionedLimit,
+    grant,
+    hand_over,
+    new_allocation,
+)
+from regionquota.core.commands import Pledge
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.ports import AllocationStore, RegionStore, Stored
@@ -40,10 +48,13 @@ async def carry_out(stored: Stored, me: Region, allocations: AllocationStore, re
     """
     allocation = stored.allocation
     if allocation is None:
+        await _close(stored, region, now)
         return Step(None, settled=True)
     held = await region.apply(stored.key, allocation, stored.revision, now)
     if held is None:
         return Step(None, settled=True)
+    if held.parent is not None and held.unused_guarantee != held.lien:
+        await region.transact([Pledge(held.key, held.parent)], now)
     owned = allocation.slice_of(me)
     if held.slice < owned and allocation.moves_from(me):
         changed = hand_over(allocation, me, held.slice, held.epoch)
@@ -55,6 +66,16 @@ async def carry_out(stored: Stored, me: Region, allocations: AllocationStore, re
         return Step(held, settled=held.slice == changed.slice_of(me), revision=revision, allocation=changed, gave=gave)
     settled = held.slice == owned and not allocation.moves_from(me)
     return Step(held, settled=settled, revision=stored.revision, allocation=allocation)
+
+
+async def _close(stored: Stored, region: RegionStore, now: float) -> None:
+    """A quota that has ended admits nothing more; what is held of it is still settled."""
+    held = await region.holding(stored.key)
+    if held is not None and stored.revision > held.revision:
+        ended = new_allocation(
+            held.kind, LimitSource.PLAN, VersionedLimit(0, 1), replace(held.policy, admission_open=False)
+        )
+        await region.apply(stored.key, ended, stored.revision, now)
 
 
 async def claim(

@@ -38,6 +38,14 @@ class EtcdAllocationStore:
     ) -> int | None:
         return await self._gateway.swap(self.key_of(key), revision, encode_allocation(allocation), fence)
 
+    async def swap_all(self, changes: Sequence[tuple[QuotaKey, int, Allocation]]) -> int | None:
+        return await self._gateway.swap_all(
+            [(self.key_of(key), revision, encode_allocation(allocation)) for key, revision, allocation in changes]
+        )
+
+    async def remove(self, key: QuotaKey, revision: int) -> bool:
+        return await self._gateway.remove(self.key_of(key), revision)
+
     async def list(self) -> tuple[int, Sequence[Stored]]:
         revision, entries = await self._gateway.scan(self._keys.allocations)
         return revision, list(self._reader.readable(entries, self.stored))

@@ -6,14 +6,15 @@ which older releases refuse to read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
 
-from regionquota.core.allocation import Allocation, Move, VersionedLimit
+from regionquota.core.allocation import UNLIMITED, Allocation, Move, VersionedLimit
 from regionquota.core.demand import Demand
+from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, MAX_IDENTIFIER_BYTES, MAX_WEIGHT, Kind, QuotaKey, Region
 from regionquota.errors import RegionQuotaError, UnreadableDocument
 from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
@@ -31,7 +32,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_BYTES, patter
 
 
 class _Limit(msgspec.Struct):
-    amount: int | None
+    amount: Units | Literal["unlimited"] | None
     version: int
 
 
@@ -57,6 +58,7 @@ class _Allocation(_Document):
     slices: dict[Name, Units]
     moves: list[_Move]
     epoch: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    policy: QuotaPolicy = DEFAULT_POLICY
 
 
 class _Frozen(msgspec.Struct):
@@ -145,6 +147,7 @@ def encode_allocation(allocation: Allocation) -> bytes:
         slices=dict(allocation.slices),
         moves=[_Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in allocation.moves],
         epoch=allocation.epoch,
+        policy=allocation.policy,
     )
     return _encoder.encode(document)
 
@@ -163,17 +166,22 @@ def decode_allocation(key: bytes, raw: bytes) -> Allocation:
             slices=document.slices,
             moves=[Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in document.moves],
             epoch=document.epoch,
+            policy=document.policy,
         )
     except RegionQuotaError as error:
         raise unreadable(key, error) from error
 
 
 def _limit_out(limit: VersionedLimit | None) -> _Limit | None:
-    return None if limit is None else _Limit(limit.amount, limit.version)
+    if limit is None:
+        return None
+    return _Limit("unlimited" if limit.amount is UNLIMITED else limit.amount, limit.version)
 
 
 def _limit_in(limit: _Limit | None) -> VersionedLimit | None:
-    return None if limit is None else VersionedLimit(limit.amount, limit.version)
+    if limit is None:
+        return None
+    return VersionedLimit(UNLIMITED if limit.amount == "unlimited" else limit.amount, limit.version)
 
 
 def encode_region(record: RegionRecord) -> bytes:

@@ -97,6 +97,23 @@ class Gateway:
         outcome = await self.transact(key, compares, [KVService.txn_op_put(key, value)])
         return outcome.revision if outcome.succeeded else None
 
+    async def swap_all(self, changes: Sequence[tuple[bytes, int, bytes]]) -> int | None:
+        """As `swap`, of at most 128 entries at once: all or none."""
+        compares = [
+            Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)
+            for key, revision, _ in changes
+        ]
+        outcome = await self.transact(
+            changes[0][0], compares, [KVService.txn_op_put(key, value) for key, _, value in changes]
+        )
+        return outcome.revision if outcome.succeeded else None
+
+    async def remove(self, key: bytes, revision: int) -> bool:
+        """Delete if the entry is at `revision`."""
+        compare = Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)
+        outcome = await self.transact(key, [compare], [KVService.txn_op_delete(key)])
+        return outcome.succeeded
+
     async def transact(
         self, key: bytes, compares: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
     ) -> Outcome:

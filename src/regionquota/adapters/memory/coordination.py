@@ -70,15 +70,27 @@ class MemoryCoordination:
         self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
     ) -> int | None:
         self._end_expired()
-        known = self._allocations.get(key)
-        if revision != (0 if known is None else known.revision) or not self._holds(fence):
+        return await self.swap_all([(key, revision, allocation)]) if self._holds(fence) else None
+
+    async def swap_all(self, changes: Sequence[tuple[QuotaKey, int, Allocation]]) -> int | None:
+        self._end_expired()
+        if any(revision != self._revision_of(key) for key, revision, _ in changes):
             return None
-        stored = Stored(key, self._next_revision(), allocation)
-        self._allocations[key] = stored
-        self._history.append(stored)
-        for waiting in self._waiting:
-            waiting.set()
-        return stored.revision
+        written = self._next_revision()
+        for key, _, allocation in changes:
+            self._allocations[key] = Stored(key, written, allocation)
+            self._history.append(self._allocations[key])
+        self._wake()
+        return written
+
+    async def remove(self, key: QuotaKey, revision: int) -> bool:
+        self._end_expired()
+        if not revision or revision != self._revision_of(key):
+            return False
+        del self._allocations[key]
+        self._history.append(Stored(key, self._next_revision(), None))
+        self._wake()
+        return True
 
     async def list(self) -> tuple[int, Sequence[Stored]]:
         self._end_expired()
@@ -93,9 +105,9 @@ class MemoryCoordination:
                 raise CompactedError(f"revision {after + 1} was compacted: the history begins at {self._compacted}")
             first = bisect_right(self._history, after, key=lambda stored: stored.revision)
             if first < len(self._history):
-                stored = self._history[first]
-                after = stored.revision
-                yield (stored,)
+                after = self._history[first].revision
+                past = bisect_right(self._history, after, key=lambda stored: stored.revision)
+                yield tuple(self._history[first:past])
             else:
                 # All there is was seen: what is compacted of it later was not missed.
                 after = max(after, self._revision)
@@ -182,6 +194,14 @@ class MemoryCoordination:
 
     def _holds(self, fence: Fence | None) -> bool:
         return fence is None or (self._leader is not None and fence == Fence(LEADER, self._leading_since))
+
+    def _revision_of(self, key: QuotaKey) -> int:
+        known = self._allocations.get(key)
+        return 0 if known is None else known.revision
+
+    def _wake(self) -> None:
+        for waiting in self._waiting:
+            waiting.set()
 
     def _next_revision(self) -> int:
         self._revision += 1

@@ -3,51 +3,72 @@
 Each call is one step: it never awaits, so a simulation decides what happens between two calls.
 """
 
+from collections import Counter as Sums
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from regionquota.core.allocation import Allocation
-from regionquota.core.commands import Adjustment, Command, Outcome
-from regionquota.core.counter import Counter
-from regionquota.core.ledger import Entry, EntryKind, Loaded, RequestKey, Writes, decide, turn_of_epoch
+from regionquota.core.balances import Closed, Loaded, MeterKey, RequestKey, Writes, turn
+from regionquota.core.commands import Adjustment, Command, Expire, Outcome, Reading, Settled
+from regionquota.core.entries import USAGE, Entry, EntryKind
+from regionquota.core.ledger import decide
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.core.reservation import Reservation, State
+from regionquota.core.reservation import DUE, HOLDING, Reservation, State
 from regionquota.core.slice import Holding, apply
-from regionquota.ports import BalanceCheck, SliceEntry
-
-_USAGE = frozenset({EntryKind.COMMIT, EntryKind.LATE_COMMIT, EntryKind.ADJUST, EntryKind.CARRY})
+from regionquota.ports import BalanceCheck, Expired, SliceEntry
 
 
 @dataclass(slots=True)
 class MemoryRegionStore:
     region: Region
     _holdings: dict[QuotaKey, Holding] = field(default_factory=dict)
-    _closed: dict[tuple[QuotaKey, Epoch], Counter] = field(default_factory=dict)
+    _closed: Closed = field(default_factory=dict)
     _reservations: dict[str, Reservation] = field(default_factory=dict)
     _requests: dict[RequestKey, str] = field(default_factory=dict)
     _adjustments: dict[RequestKey, Adjustment] = field(default_factory=dict)
+    _readings: dict[MeterKey, Reading] = field(default_factory=dict)
     _usage: list[Entry] = field(default_factory=list)
     _slices: list[tuple[SliceEntry, Epoch]] = field(default_factory=list)
 
     async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
+        return self._transact(batch, now)
+
+    def _transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
         loaded = Loaded(
             dict(self._holdings),
             dict(self._closed),
             dict(self._reservations),
             dict(self._requests),
             dict(self._adjustments),
+            dict(self._readings),
         )
         outcomes, writes = decide(loaded, batch, now)
         self._store(writes)
         return outcomes
+
+    async def expire(self, now: float, most: int) -> Expired:
+        due = sorted((held.expires_at, held.id) for held in self._due(now))[:most]
+        ended = [one for one in self._transact([Expire(name) for _, name in due], now) if isinstance(one, Settled)]
+        units = Sums[QuotaKey]()
+        for one in ended:
+            if one.reservation.state is State.EXPIRED:
+                units.update({line.key: line.amount for line in one.reservation.lines})
+        return Expired(len(ended), units, now - due[0][0] if due else 0.0)
+
+    async def overdue(self, now: float) -> float | None:
+        return min((held.expires_at for held in self._due(now)), default=None)
+
+    async def unknown(self, most: int) -> Sequence[Reservation]:
+        found = [held for held in self._reservations.values() if held.state is State.UNKNOWN]
+        return sorted(found, key=lambda held: (held.expires_at, held.id))[:most]
 
     async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
         before = self._holdings.get(key)
         changed = apply(before, key, allocation, revision, self.region, now)
         if changed is None or changed == before:
             return changed
-        closed, entries = turn_of_epoch(before, changed, now)
+        closed, entries = turn(before, changed, now)
         self._closed.update(closed)
         self._usage += entries
         self._holdings[key] = changed
@@ -70,14 +91,6 @@ class MemoryRegionStore:
     async def reservation_of_request(self, tenant: str, request_id: str) -> Reservation | None:
         return self._reservations.get(self._requests.get((tenant, request_id), ""))
 
-    async def expired(self, now: float, most: int) -> Sequence[tuple[str, float]]:
-        due = [
-            (held.expires_at, held.id)
-            for held in self._reservations.values()
-            if held.state is State.PENDING and held.expires_at <= now
-        ]
-        return [(name, at) for at, name in sorted(due)[:most]]
-
     async def slice_history(self, after: int, most: int, key: QuotaKey | None = None) -> Sequence[SliceEntry]:
         later = [entry for entry, _ in self._slices if entry.id > after and key in (None, entry.key)]
         return later[:most]
@@ -85,9 +98,12 @@ class MemoryRegionStore:
     async def check_balances(self) -> Sequence[BalanceCheck]:
         counters = {(key, held.epoch): held.counter for key, held in self._holdings.items()} | self._closed
         return [
-            BalanceCheck(key, epoch, counter, self._replay(key, epoch))
+            BalanceCheck(key, epoch, counter, self._replay(key, epoch), self._guaranteed(key, epoch))
             for (key, epoch), counter in sorted(counters.items(), key=lambda item: item[0])
         ]
+
+    def _due(self, now: float) -> Sequence[Reservation]:
+        return [held for held in self._reservations.values() if held.state in DUE and held.expires_at <= now]
 
     def _store(self, writes: Writes) -> None:
         self._holdings.update(writes.holdings)
@@ -98,16 +114,25 @@ class MemoryRegionStore:
             self._requests[new.key.tenant, new.request_id] = new.id
         for adjustment in writes.adjustments:
             self._adjustments[adjustment.key.tenant, adjustment.request_id] = adjustment
+        self._readings.update(writes.readings)
         self._usage += writes.entries
+
+    def _guaranteed(self, key: QuotaKey, epoch: Epoch) -> int:
+        holding = self._holdings[key]
+        return holding.guaranteed if holding.epoch == epoch else 0
 
     def _replay(self, key: QuotaKey, epoch: Epoch) -> dict[str, int]:
         lines = [line for line in self._usage if (line.key, line.epoch) == (key, epoch)]
-        holds = [held for held in self._reservations.values() if (held.key, held.epoch) == (key, epoch)]
         slices = [entry.after for entry, at in self._slices if entry.key == key and at <= epoch]
+        holding = [held for held in self._reservations.values() if held.state in HOLDING]
+        current = self._holdings[key].epoch == epoch
         return {
             "slice": slices[-1] if slices else 0,
-            "reserved": sum(held.amount for held in holds if held.state is State.PENDING),
-            "used": sum(line.delta for line in lines if line.kind in _USAGE),
+            "reserved": sum(
+                line.amount for held in holding for line in held.lines if (line.key, line.epoch) == (key, epoch)
+            ),
+            "used": sum(line.delta for line in lines if line.kind in USAGE),
             "overdraft_issued": sum(line.delta for line in lines if line.kind is EntryKind.OVERDRAFT),
             "overdraft_repaid": sum(line.delta for line in lines if line.kind is EntryKind.REPAY),
+            "guaranteed": sum(held.lien for held in self._holdings.values() if held.parent == key) if current else 0,
         }

@@ -1,29 +1,34 @@
-"""RegionStore on Postgres: load under locks, decide in the core, store with set-based statements."""
+"""RegionStore on Postgres: decide in the core upon what is remembered or looked up, store with one statement."""
 
 import json
-from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import asyncpg
 
 from regionquota.adapters.postgres import rows
+from regionquota.adapters.postgres.loading import Overtaken, load, load_closed, load_counters
+from regionquota.adapters.postgres.memo import Basis, Memo
 from regionquota.adapters.postgres.statements import LEDGER, READS, SLICES
-from regionquota.adapters.postgres.transaction import Connection, Deadlines, Pool, connection, transaction
-from regionquota.core.allocation import Allocation, Move
-from regionquota.core.commands import Adjust, Command, Outcome, Reserve
-from regionquota.core.ledger import Loaded, Writes, decide, turn_of_epoch
+from regionquota.adapters.postgres.transaction import Connection, Deadlines, Pool, at_once, connection, transaction
+from regionquota.core.allocation import Allocation
+from regionquota.core.balances import Loaded, Writes, turn
+from regionquota.core.commands import Command, Outcome
+from regionquota.core.ledger import decide, free_expired
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.core.reservation import Reservation
+from regionquota.core.reservation import Reservation, State
 from regionquota.core.slice import Holding, apply
 from regionquota.errors import StoreUnavailable
-from regionquota.ports import BalanceCheck, SliceEntry
+from regionquota.ports import BalanceCheck, Expired, SliceEntry
 
-MAX_RESTARTS = 5
+MAX_RESTARTS: Final = 5
 """How often one call starts over when another process inserted the same key in between."""
+REPLAYED: Final = ("slice", "reserved", "used", "overdraft_issued", "overdraft_repaid", "guaranteed")
+AUDIT_TIMEOUT_S: Final = 300.0
+"""An audit reads whole tables."""
 
-
-class _Overtaken(Exception):  # noqa: N818
-    """What a batch works on was made after it had been looked for, so it is not locked."""
+# Another process used the same request id, or changed the table's columns: the next look finds what it did.
+_START_OVER: Final = (asyncpg.UniqueViolationError, asyncpg.InvalidCachedStatementError, Overtaken)
 
 
 class PostgresRegionStore:
@@ -33,37 +38,102 @@ class PostgresRegionStore:
         self._pool = pool
         self._region = region
         self._deadlines = deadlines
+        self._memo = Memo()
 
     async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
+        recalled = self._memo.recall(batch)
+        if recalled is not None:
+            outcomes = await self._decide_at_once(*recalled, batch, now)
+            if outcomes is not None:
+                return outcomes
         for _ in range(MAX_RESTARTS):
             try:
                 async with transaction(self._pool, self._deadlines) as conn:
-                    loaded = await _load(conn, batch)
+                    loaded, basis = await load(conn, batch)
                     outcomes, writes = decide(loaded, batch, now)
-                    await _store(conn, writes)
-                return outcomes
-            except (asyncpg.UniqueViolationError, _Overtaken):
-                # Another process used the same request id in between: the next look finds what it made.
+                    if not await _store(conn, writes):
+                        raise Overtaken
+            except _START_OVER:
                 continue
+            self._memo.learn(basis, loaded, writes)
+            return outcomes
         raise StoreUnavailable(f"gave up after {MAX_RESTARTS} collisions of request ids with another process")
+
+    async def _decide_at_once(
+        self, loaded: Loaded, basis: Basis, batch: Sequence[Command], now: float
+    ) -> Sequence[Outcome] | None:
+        """In one round trip, and without holding a lock across any; None: what was remembered is not so any more."""
+        outcomes, writes = decide(loaded, batch, now)
+        try:
+            async with at_once(self._pool, self._deadlines) as conn:
+                stored = await _store(conn, writes, basis)
+        except _START_OVER:
+            stored = False
+        except BaseException:
+            self._memo.forget(basis)
+            raise
+        if stored:
+            self._memo.learn(basis, loaded, writes)
+            return outcomes
+        self._memo.forget(basis)
+        return None
+
+    async def expire(self, now: float, most: int) -> Expired:
+        async with transaction(self._pool, self._deadlines) as conn:
+            found = await conn.fetch(LEDGER["expire"], rows.moment(now), most)
+            freed: dict[tuple[QuotaKey, int], int] = {}
+            for row in found:
+                if row["state"] == State.EXPIRED:
+                    freed[rows.key_of(row), row["epoch"]] = row["amount"]
+            loaded = Loaded()
+            await load_counters(conn, loaded, {key for key, _ in freed})
+            await load_closed(conn, loaded, freed)
+            await _store(conn, free_expired(loaded, freed, now))
+        self._memo.forget_counters(loaded.holdings)
+        units: dict[QuotaKey, int] = {}
+        for (key, _), amount in freed.items():
+            units[key] = units.get(key, 0) + amount
+        oldest = min((row["oldest"].timestamp() for row in found), default=now)
+        return Expired(sum(row["holds"] for row in found), units, now - oldest)
 
     async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
         for _ in range(MAX_RESTARTS):
-            async with transaction(self._pool, self._deadlines) as conn:
-                row = await conn.fetchrow(SLICES["lock_counter"], key.tenant, key.resource, key.scope)
-                before = None if row is None else rows.holding_of(row)
-                changed = apply(before, key, allocation, revision, self._region, now)
-                if changed is None or changed == before:
-                    return changed
-                if before is None and not await _create_counter(conn, changed):
-                    continue
-                await _record_slice(conn, before, changed, allocation.moves_from(self._region), now)
-                return changed
+            try:
+                async with transaction(self._pool, self._deadlines) as conn:
+                    row = await conn.fetchrow(SLICES["lock_counter"], *rows.parts(key))
+                    before = None if row is None else rows.holding_of(row)
+                    changed = apply(before, key, allocation, revision, self._region, now)
+                    if changed is None or changed == before:
+                        return changed
+                    if before is None and not await _create_counter(conn, changed):
+                        continue
+                    await self._record_slice(conn, before, changed, allocation, now)
+            except asyncpg.InvalidCachedStatementError:
+                continue
+            self._memo.forget_counters([key])
+            return changed
         raise StoreUnavailable(f"gave up after {MAX_RESTARTS} collisions over the first use of {key}")
+
+    async def _record_slice(
+        self, conn: Connection, before: Holding | None, changed: Holding, allocation: Allocation, now: float
+    ) -> None:
+        """The counter, the epoch that was closed, the debt that was repaid; a slice ledger row if the slice changed."""
+        closed, entries = turn(before, changed, now)
+        await _store(conn, Writes(holdings={changed.key: changed}, closed=closed, entries=entries))
+        terms = (changed.limit, changed.revision, changed.unlimited, rows.policy_text(changed.policy))
+        await conn.execute(SLICES["set_terms"], *rows.parts(changed.key), *terms)
+        was = 0 if before is None else before.slice
+        if changed.slice != was:
+            moves = allocation.moves_from(self._region)
+            named = json.dumps([{"id": m.id, "to": m.target, "amount": m.amount} for m in moves])
+            await conn.execute(
+                SLICES["append_slice"], rows.moment(now), *rows.parts(changed.key),
+                changed.revision, changed.epoch, was, changed.slice, named,
+            )  # fmt: skip
 
     async def holding(self, key: QuotaKey) -> Holding | None:
         async with connection(self._pool, self._deadlines) as conn:
-            row = await conn.fetchrow(READS["holding"], key.tenant, key.resource, key.scope)
+            row = await conn.fetchrow(READS["holding"], *rows.parts(key))
         return None if row is None else rows.holding_of(row)
 
     async def holdings(self, tenant: str | None = None) -> Sequence[Holding]:
@@ -80,15 +150,19 @@ class PostgresRegionStore:
             row = await conn.fetchrow(READS["reservation_of_request"], tenant, request_id)
         return None if row is None else rows.reservation_of(row)
 
-    async def expired(self, now: float, most: int) -> Sequence[tuple[str, float]]:
+    async def unknown(self, most: int) -> Sequence[Reservation]:
         async with connection(self._pool, self._deadlines) as conn:
-            found = await conn.fetch(READS["expired"], rows.moment(now), most)
-        return [(str(row["id"]), row["expires_at"].timestamp()) for row in found]
+            return [rows.reservation_of(row) for row in await conn.fetch(READS["unknown"], most)]
+
+    async def overdue(self, now: float) -> float | None:
+        async with connection(self._pool, self._deadlines) as conn:
+            oldest = await conn.fetchval(READS["overdue"], rows.moment(now))
+        return None if oldest is None else float(oldest.timestamp())
 
     async def slice_history(self, after: int, most: int, key: QuotaKey | None = None) -> Sequence[SliceEntry]:
-        parts = (None, None, None) if key is None else (key.tenant, key.resource, key.scope)
+        named = (None, None, None) if key is None else rows.parts(key)
         async with connection(self._pool, self._deadlines) as conn:
-            found = await conn.fetch(READS["slice_history"], after, *parts, most)
+            found = await conn.fetch(READS["slice_history"], after, *named, most)
         return [
             SliceEntry(
                 id=row["id"],
@@ -111,101 +185,40 @@ class PostgresRegionStore:
                 epoch=row["epoch"],
                 counter=rows.counter_of(row),
                 replayed={name: row[f"replayed_{name}"] for name in REPLAYED},
+                guaranteed=row["guaranteed"],
             )
             for row in found
         ]
 
 
-REPLAYED = ("slice", "reserved", "used", "overdraft_issued", "overdraft_repaid")
-AUDIT_TIMEOUT_S = 300.0
-"""An audit reads whole tables."""
+_NOTHING: Final = Basis({}, ())
 
 
-async def _load(conn: Connection, batch: Sequence[Command]) -> Loaded:
-    """Lock and read what `batch` names: reservations, then counters, then what the counters' locks protect."""
-    loaded = Loaded()
-    named = [command.reservation_id for command in batch if not isinstance(command, Reserve | Adjust)]
-    if named:
-        found = await conn.fetch(LEDGER["load_reservations"], sorted(set(named)))
-        loaded.reservations = {str(row["id"]): rows.reservation_of(row) for row in found}
-    reserves = [command for command in batch if isinstance(command, Reserve)]
-    adjusts = [command for command in batch if isinstance(command, Adjust)]
-    wanted = {command.key for command in reserves} | {command.key for command in adjusts}
-    wanted |= {reservation.key for reservation in loaded.reservations.values()}
-    if wanted:
-        await _load_counters(conn, loaded, wanted)
-    if reserves:
-        await _load_requests(conn, loaded, reserves, wanted)
-    if adjusts:
-        asked = rows.columns([(command.key.tenant, command.request_id) for command in adjusts], 2)
-        for row in await conn.fetch(LEDGER["load_adjustments"], *asked):
-            loaded.adjustments[row["tenant_id"], row["request_id"]] = rows.adjustment_of(row)
-    return loaded
-
-
-async def _load_counters(conn: Connection, loaded: Loaded, wanted: Iterable[QuotaKey]) -> None:
-    for row in await conn.fetch(LEDGER["load_counters"], *rows.keys(wanted)):
-        holding = rows.holding_of(row)
-        loaded.holdings[holding.key] = holding
-    closed = {
-        (held.key.tenant, held.key.resource, held.key.scope, held.epoch)
-        for held in loaded.reservations.values()
-        if held.epoch != loaded.holdings[held.key].epoch
-    }
-    if closed:
-        for row in await conn.fetch(LEDGER["load_closed"], *rows.columns(list(closed), 4)):
-            loaded.closed[rows.key_of(row), row["epoch"]] = rows.counter_of(row)
-
-
-async def _load_requests(
-    conn: Connection, loaded: Loaded, reserves: Sequence[Reserve], wanted: Container[QuotaKey]
-) -> None:
-    """Reserves whose id is known already. Their quota may differ from the one asked for, so it is loaded too."""
-    asked = rows.columns([(command.key.tenant, command.request_id) for command in reserves], 2)
-    for row in await conn.fetch(LEDGER["load_requests"], *asked):
-        known = rows.reservation_of(row)
-        loaded.requests[known.key.tenant, known.request_id] = known.id
-        loaded.reservations.setdefault(known.id, known)
-        if known.key not in loaded.holdings:
-            if known.key in wanted:
-                raise _Overtaken
-            holding = await conn.fetchrow(READS["holding"], known.key.tenant, known.key.resource, known.key.scope)
-            assert holding is not None, "a reservation's quota has a counter in its region for ever"
-            loaded.holdings[known.key] = rows.holding_of(holding)
-
-
-async def _store(conn: Connection, writes: Writes) -> None:
-    """One round trip, none where nothing was changed."""
+async def _store(conn: Connection, writes: Writes, basis: Basis = _NOTHING) -> bool:
+    """One round trip. False: nothing was stored, for `basis` does not hold. Rows that are locked need not be in it."""
     parts: tuple[tuple[Sequence[Sequence[Any]], int], ...] = (
+        ([rows.held_row(known) for known in basis.reservations], rows.HELD_COLUMNS),
+        (_counted(basis.versions), rows.COUNTED_COLUMNS),
         ([rows.holding_row(held) for held in writes.holdings.values()], rows.HOLDING_COLUMNS),
         ([rows.closed_row(*of, counter) for of, counter in writes.closed.items()], rows.CLOSED_COLUMNS),
         ([rows.reservation_row(new) for new in writes.created.values()], rows.RESERVATION_COLUMNS),
         ([rows.change_row(changed) for changed in writes.changed.values()], rows.CHANGE_COLUMNS),
         ([rows.adjustment_row(new) for new in writes.adjustments], rows.ADJUSTMENT_COLUMNS),
+        ([rows.reading_row(reading) for reading in writes.readings.values()], rows.READING_COLUMNS),
         ([rows.entry_row(entry) for entry in writes.entries], rows.ENTRY_COLUMNS),
     )
-    if any(values for values, _ in parts):
-        await conn.execute(LEDGER["store"], *(column for part in parts for column in rows.columns(*part)))
+    if not any(values for values, _ in parts):
+        return True
+    return bool(await conn.fetchval(LEDGER["store"], *(column for part in parts for column in rows.columns(*part))))
+
+
+def _counted(versions: Mapping[QuotaKey, int]) -> list[tuple[Any, ...]]:
+    return [(*rows.parts(key), version) for key, version in versions.items()]
 
 
 async def _create_counter(conn: Connection, holding: Holding) -> bool:
     """False: somebody else did."""
-    tenant, resource, scope, *rest = rows.holding_row(holding)
-    created = await conn.fetchval(SLICES["create_counter"], tenant, resource, scope, holding.kind.value, *rest)
-    return created is not None
-
-
-async def _record_slice(
-    conn: Connection, before: Holding | None, changed: Holding, moves: Sequence[Move], now: float
-) -> None:
-    """The counter, the epoch that was closed, the debt that was repaid; a slice ledger row if the slice changed."""
-    closed, entries = turn_of_epoch(before, changed, now)
-    await _store(conn, Writes(holdings={changed.key: changed}, closed=closed, entries=entries))
-    was = 0 if before is None else before.slice
-    if changed.slice != was:
-        key = changed.key
-        named = json.dumps([{"id": m.id, "to": m.target, "amount": m.amount} for m in moves])
-        await conn.execute(
-            SLICES["append_slice"], rows.moment(now), key.tenant, key.resource, key.scope,
-            changed.revision, changed.epoch, was, changed.slice, named,
-        )  # fmt: skip
+    return await conn.fetchval(
+        SLICES["create_counter"], *rows.parts(holding.key), holding.kind.value, holding.limit, holding.revision,
+        holding.epoch,
+    ) is not None  # fmt: skip

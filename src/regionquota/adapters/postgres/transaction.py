@@ -108,6 +108,21 @@ async def transaction(pool: Pool, deadlines: Deadlines) -> AsyncIterator[Connect
             raise OutcomeUnknown(f"the connection broke at COMMIT: {_say(error)}") from error
 
 
+@asynccontextmanager
+async def at_once(pool: Pool, deadlines: Deadlines) -> AsyncIterator[Connection]:
+    """A connection for one statement that writes, which is a transaction of its own: durable once it returns.
+
+    Raises `StoreUnavailable`: certainly not committed; `OutcomeUnknown`: it was sent and not answered.
+    """
+    async with connection(pool, deadlines) as acquired:
+        try:
+            yield acquired
+        except (asyncpg.DataError, asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
+            raise  # said by Postgres of a statement that it has given up
+        except UNAVAILABLE as error:
+            raise OutcomeUnknown(f"the connection broke in mid-statement: {_say(error)}") from error
+
+
 async def _roll_back(work: asyncpg.transaction.Transaction) -> None:
     # Whatever prevents the rollback also ends the session, and with it the transaction; the first error matters.
     try:

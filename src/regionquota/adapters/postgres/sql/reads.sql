@@ -1,34 +1,41 @@
 -- holding --
-SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch,
-       slice, available, reserved, used, retired, overdraft_issued, overdraft_repaid
+SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
+       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy
   FROM quota_counters
  WHERE tenant_id = $1 AND resource = $2 AND scope = $3;
 
 -- holdings --
-SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch,
-       slice, available, reserved, used, retired, overdraft_issued, overdraft_repaid
+SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
+       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy
   FROM quota_counters
  WHERE $1::text IS NULL OR tenant_id = $1
  ORDER BY tenant_id, resource, scope;
 
 -- reservation --
-SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual, settled_at
+SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
+       settled_at, operation_id, generation, over, also
   FROM reservations
  WHERE id = $1;
 
 -- reservation_of_request --
-SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual, settled_at
+SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
+       settled_at, operation_id, generation, over, also
   FROM reservations
  WHERE tenant_id = $1 AND request_id = $2;
 
--- expired --
--- Rows that another sweeper or a commit is working on are passed over; what they leave is seen next time.
-SELECT id, expires_at
+-- overdue --
+-- The hold that is longest overdue, if any is.
+SELECT min(expires_at) AS expires_at
   FROM reservations
- WHERE state = 'PENDING' AND expires_at <= $1
- ORDER BY expires_at
- LIMIT $2
-   FOR UPDATE SKIP LOCKED;
+ WHERE state IN ('PENDING', 'STARTED') AND expires_at <= $1;
+
+-- unknown --
+SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
+       settled_at, operation_id, generation, over, also
+  FROM reservations
+ WHERE state = 'UNKNOWN'
+ ORDER BY expires_at, id
+ LIMIT $1;
 
 -- slice_history --
 SELECT id, at, tenant_id, resource, scope, revision, before, after, moves::text AS moves
@@ -41,31 +48,53 @@ SELECT id, at, tenant_id, resource, scope, revision, before, after, moves::text 
 -- One statement, one snapshot: each counter beside what the append-only ledgers and the open holds add up to.
 WITH counters AS (
     SELECT tenant_id, resource, scope, epoch, slice, available, reserved, used, retired, overdraft_issued,
-           overdraft_repaid
+           overdraft_repaid, overage, guaranteed
       FROM quota_counters
      UNION ALL
     SELECT tenant_id, resource, scope, epoch, slice, available, reserved, used, retired, overdraft_issued,
-           overdraft_repaid
+           overdraft_repaid, overage, NULL
       FROM closed_counters
-), usage AS (
+), lines AS (
     SELECT tenant_id, resource, scope, epoch,
-           sum(delta) FILTER (WHERE kind IN ('commit', 'late_commit', 'adjust', 'carry')) AS used,
-           sum(delta) FILTER (WHERE kind = 'overdraft') AS overdraft_issued,
-           sum(delta) FILTER (WHERE kind = 'repay') AS overdraft_repaid
+           delta * (kind NOT IN ('overdraft', 'repay'))::integer AS used,
+           delta * (kind = 'overdraft')::integer AS overdraft_issued,
+           delta * (kind = 'repay')::integer AS overdraft_repaid
       FROM usage_ledger
+     UNION ALL
+    SELECT tenant_id, resource, scope, epoch, used, overdraft_issued, overdraft_repaid
+      FROM usage_openings
+), usage AS (
+    SELECT tenant_id, resource, scope, epoch, sum(used) AS used, sum(overdraft_issued) AS overdraft_issued,
+           sum(overdraft_repaid) AS overdraft_repaid
+      FROM lines
      GROUP BY tenant_id, resource, scope, epoch
+), held AS (
+    SELECT tenant_id, resource, scope, epoch, amount
+      FROM reservations
+     WHERE state IN ('PENDING', 'STARTED', 'UNKNOWN')
+     UNION ALL
+    SELECT l.tenant COLLATE "C", l.resource COLLATE "C", l.scope COLLATE "C", l.epoch, l.amount
+      FROM reservations AS r
+     CROSS JOIN jsonb_to_recordset(r.also) AS l (tenant text, resource text, scope text, epoch integer, amount bigint)
+     WHERE r.state IN ('PENDING', 'STARTED', 'UNKNOWN') AND r.also IS NOT NULL
 ), holds AS (
     SELECT tenant_id, resource, scope, epoch, sum(amount) AS reserved
-      FROM reservations
-     WHERE state = 'PENDING'
+      FROM held
      GROUP BY tenant_id, resource, scope, epoch
+), liens AS (
+    SELECT tenant_id, resource, coalesce(policy::jsonb ->> 'parent', 'global') COLLATE "C" AS scope, sum(lien) AS guaranteed
+      FROM quota_counters
+     WHERE lien > 0
+     GROUP BY 1, 2, 3
 )
 SELECT tenant_id, resource, scope, epoch,
-       c.slice, c.available, c.reserved, c.used, c.retired, c.overdraft_issued, c.overdraft_repaid,
+       c.slice, c.available, c.reserved, c.used, c.retired, c.overdraft_issued, c.overdraft_repaid, c.overage,
+       coalesce(c.guaranteed, 0) AS guaranteed,
        coalesce(u.used, 0)::bigint AS replayed_used,
        coalesce(u.overdraft_issued, 0)::bigint AS replayed_overdraft_issued,
        coalesce(u.overdraft_repaid, 0)::bigint AS replayed_overdraft_repaid,
        coalesce(h.reserved, 0)::bigint AS replayed_reserved,
+       CASE WHEN c.guaranteed IS NULL THEN 0 ELSE coalesce(l.guaranteed, 0)::bigint END AS replayed_guaranteed,
        coalesce((SELECT s.after
                    FROM slice_ledger AS s
                   WHERE s.tenant_id = c.tenant_id AND s.resource = c.resource AND s.scope = c.scope
@@ -75,4 +104,5 @@ SELECT tenant_id, resource, scope, epoch,
   FROM counters AS c
   LEFT JOIN usage AS u USING (tenant_id, resource, scope, epoch)
   LEFT JOIN holds AS h USING (tenant_id, resource, scope, epoch)
+  LEFT JOIN liens AS l USING (tenant_id, resource, scope)
  ORDER BY tenant_id, resource, scope, epoch;

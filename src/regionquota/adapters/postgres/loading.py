@@ -1,0 +1,81 @@
+"""Looking before writing: lock and read what a batch names. Reservations, then counters, each in key order."""
+
+from collections.abc import Container, Iterable, Sequence
+
+from regionquota.adapters.postgres import rows
+from regionquota.adapters.postgres.memo import Basis
+from regionquota.adapters.postgres.statements import LEDGER, READS
+from regionquota.adapters.postgres.transaction import Connection
+from regionquota.core.balances import Loaded
+from regionquota.core.commands import Adjust, Command, Meter, QuotaCommand, ReservationCommand, Reserve
+from regionquota.core.quota import QuotaKey
+
+
+class Overtaken(Exception):  # noqa: N818
+    """What a batch works on was made after it had been looked for, so it is not locked."""
+
+
+async def load(conn: Connection, batch: Sequence[Command]) -> tuple[Loaded, Basis]:
+    """Raises `Overtaken`: start over."""
+    loaded = Loaded()
+    named = [command.reservation_id for command in batch if isinstance(command, ReservationCommand)]
+    if named:
+        found = await conn.fetch(LEDGER["load_reservations"], sorted(set(named)))
+        loaded.reservations = {str(row["id"]): rows.reservation_of(row) for row in found}
+    reserves = [command for command in batch if isinstance(command, Reserve)]
+    adjusts = [command for command in batch if isinstance(command, Adjust)]
+    meters = [command for command in batch if isinstance(command, Meter)]
+    wanted = {key for command in batch if isinstance(command, QuotaCommand) for key in command.keys}
+    wanted |= {line.key for known in loaded.reservations.values() for line in known.lines}
+    versions = await load_counters(conn, loaded, wanted)
+    await load_closed(conn, loaded)
+    if reserves:
+        await _load_requests(conn, loaded, reserves, wanted)
+    if adjusts:
+        asked = rows.columns([(command.key.tenant, command.request_id) for command in adjusts], 2)
+        for row in await conn.fetch(LEDGER["load_adjustments"], *asked):
+            loaded.adjustments[row["tenant_id"], row["request_id"]] = rows.adjustment_of(row)
+    if meters:
+        sources = [(*rows.parts(command.key), command.source, command.incarnation) for command in meters]
+        for row in await conn.fetch(LEDGER["load_readings"], *rows.columns(sources, 5)):
+            reading = rows.reading_of(row)
+            loaded.readings[reading.key, reading.source, reading.incarnation] = reading
+    return loaded, Basis(versions, tuple(loaded.reservations.values()))
+
+
+async def load_counters(conn: Connection, loaded: Loaded, wanted: Iterable[QuotaKey]) -> dict[QuotaKey, int]:
+    """Adds the holdings to `loaded`; returns the versions."""
+    versions = {}
+    asked = rows.keys(wanted)
+    if asked[0]:
+        for row in await conn.fetch(LEDGER["load_counters"], *asked):
+            holding = rows.holding_of(row)
+            loaded.holdings[holding.key] = holding
+            versions[holding.key] = row["version"]
+    return versions
+
+
+async def load_closed(conn: Connection, loaded: Loaded, also: Iterable[tuple[QuotaKey, int]] = ()) -> None:
+    """The ended epochs that the loaded reservations, or `also`, are charged to."""
+    charged = {(line.key, line.epoch) for known in loaded.reservations.values() for line in known.lines} | set(also)
+    ended = [(*rows.parts(key), epoch) for key, epoch in charged if epoch != loaded.holdings[key].epoch]
+    if ended:
+        for row in await conn.fetch(LEDGER["load_closed"], *rows.columns(ended, 4)):
+            loaded.closed[rows.key_of(row), row["epoch"]] = rows.counter_of(row)
+
+
+async def _load_requests(
+    conn: Connection, loaded: Loaded, reserves: Sequence[Reserve], wanted: Container[QuotaKey]
+) -> None:
+    """Reserves whose id is known already. Their quota may differ from the one asked for, so it is loaded too."""
+    asked = rows.columns([(command.key.tenant, command.request_id) for command in reserves], 2)
+    for row in await conn.fetch(LEDGER["load_requests"], *asked):
+        known = rows.reservation_of(row)
+        loaded.requests[known.key.tenant, known.request_id] = known.id
+        loaded.reservations.setdefault(known.id, known)
+        if known.key not in loaded.holdings:
+            if known.key in wanted:
+                raise Overtaken
+            holding = await conn.fetchrow(READS["holding"], *rows.parts(known.key))
+            assert holding is not None, "a reservation's quota has a counter in its region for ever"
+            loaded.holdings[known.key] = rows.holding_of(holding)

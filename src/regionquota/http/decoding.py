@@ -1,0 +1,140 @@
+"""From bytes to a checked body, or to an error that names the field, what it takes, and what it got."""
+
+import difflib
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from regionquota.core.quota import is_identifier
+from regionquota.errors import InvalidRequest
+from regionquota.http.bodies import SHOWN, Identifier
+
+Body = TypeVar("Body", bound=Struct)
+
+_AT: Final = re.compile(r" - at `\$\.?(.*)`$")
+_MISSING: Final = re.compile(r"^Object missing required field `(.+?)`")
+_UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.*?)`(?: - at `\$.*`)?$", re.DOTALL)
+_FREE_TEXT: Final = frozenset({"reason"})
+"""Fields that are no identifiers."""
+
+
+def decode(raw: bytes | msgspec.Raw, kind: type[Body]) -> Body:
+    """Raises `InvalidRequest` that names the field, what it takes, and what it got."""
+    try:
+        body = msgspec.json.decode(raw or b"{}", type=kind)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), bytes(raw or b"{}"), kind) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRequest("body", f"the body must be JSON in UTF-8: {error}") from None
+    _check_identifiers(body, "")
+    return body
+
+
+def _check_identifiers(body: Struct, prefix: str) -> None:
+    for name in body.__struct_fields__:
+        value = getattr(body, name)
+        if isinstance(value, str) and name not in _FREE_TEXT:
+            check_identifier(prefix + name, value)
+        elif isinstance(value, list):
+            for place, one in enumerate(value):
+                if isinstance(one, Struct):
+                    _check_identifiers(one, f"{prefix}{name}[{place}].")
+
+
+def check_identifier(field: str, value: str) -> str:
+    """For identifiers out of paths and queries, which no JSON decoder has seen. Returns `value`."""
+    if not is_identifier(value):
+        shown = value.encode(errors="replace").decode()  # bytes of a command line that are no UTF-8
+        raise InvalidRequest(field, f"{field} must be {describe(Identifier)}, got {_show(shown)}")
+    return value
+
+
+def describe(kind: Any) -> str:
+    """What a field takes, in words."""
+    if get_origin(kind) is Annotated:
+        return str(get_args(kind)[1].description)
+    if get_origin(kind) is Literal:
+        choices = [f'"{choice}"' for choice in get_args(kind)]
+        return choices[0] if len(choices) == 1 else "one of " + ", ".join(choices)
+    if kind is type(None):
+        return "null"
+    if get_origin(kind) is None:
+        return _PLAIN.get(kind, "an object")
+    known = [one for one in get_args(kind) if one is not msgspec.UnsetType]
+    return " or ".join(describe(one) for one in known)
+
+
+_PLAIN: Final = {bool: "true or false"}
+
+
+def _explain(message: str, raw: bytes, kind: type[Struct]) -> InvalidRequest:
+    path = at[1] if (at := _AT.search(message)) else ""
+    if missing := _MISSING.match(message):
+        within = _struct_at(kind, path)
+        name = f"{path}.{missing[1]}".removeprefix(".")
+        return InvalidRequest(name, f"{name} is missing: it takes {describe(_hints(within)[missing[1]])}")
+    if unknown := _UNKNOWN.match(message):
+        fields, name = _hints(_struct_at(kind, path)), unknown[1]
+        near = difflib.get_close_matches(name[:SHOWN], fields, 1)
+        hint = f"did you mean {near[0]}?" if near else "known are " + (", ".join(fields) or "none")
+        return InvalidRequest(name[:SHOWN], f"unknown field {_show(name)}: {hint}")
+    if path:
+        return InvalidRequest(path, f"{path} must be {describe(_type_at(kind, path))}{_got(raw, path)}")
+    return InvalidRequest("body", "the body must be a JSON object")
+
+
+def _hints(kind: type[Struct]) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _steps(path: str) -> Iterable[str]:
+    """`lines[0].amount` as lines, [0], amount."""
+    return re.findall(r"\[[^\]]*\]|[^.\[\]]+", path)
+
+
+def _type_at(kind: Any, path: str) -> Any:
+    for step in _steps(path):
+        kind = _element_of(kind) if step.startswith("[") else _hints(_struct_of(kind))[step]
+    return kind
+
+
+def _struct_at(kind: type[Struct], path: str) -> type[Struct]:
+    return _struct_of(_type_at(kind, path))
+
+
+def _struct_of(kind: Any) -> type[Struct]:
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return kind
+    return next(_struct_of(one) for one in get_args(kind))
+
+
+def _element_of(kind: Any) -> Any:
+    if get_origin(kind) is Annotated:
+        return _element_of(get_args(kind)[0])
+    return get_args(kind)[0]
+
+
+def _got(raw: bytes, path: str) -> str:
+    try:
+        value = msgspec.json.decode(raw)
+        # msgspec says [...] for whichever element it is: then there is nothing certain to show.
+        for step in _steps(path):
+            value = value[int(step[1:-1])] if step.startswith("[") else value[step]
+        return f", got {_show(value)}"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, LookupError, TypeError):
+        return ""  # the first mistake need not be the worst
+
+
+def _show(value: Any) -> str:
+    text = msgspec.json.encode(value).decode(errors="replace")
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+
+
+def write_time(seconds: float) -> str:
+    """RFC 3339, UTC, to the millisecond."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
