@@ -1,11 +1,12 @@
 PYTHON ?= python3
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint clean
+.PHONY: help setup demo test bench lint clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +22,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 demo: setup  ## watch three regions share a quota (DEMO_ARGS="--bins 40" makes it short)
 	$(BIN)/regionquota demo $(DEMO_ARGS)
+
+bench: setup  ## measure reserves beside pgbench, about three minutes (BENCH_ARGS="--json")
+	$(BIN)/regionquota bench $(BENCH_ARGS)
 
 test: lint  ## lint, then run all tests
 	$(BIN)/pytest

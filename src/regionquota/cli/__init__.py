@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regionquota.cli import daemons, dev, looking, quotas, regions, replaying
+from regionquota.cli import bench, daemons, dev, looking, quotas, regions, replaying
 from regionquota.cli.frame import out
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ def root(
 
 
 app.command("demo", epilog="Example: regionquota demo --bins 40")(replaying.demo)
+app.command("bench", epilog="Example: regionquota bench --seconds 10 --json")(bench.bench)
 app.command("dev", epilog="Example: regionquota dev --regions eu,us --data-dir /var/tmp/quota")(dev.dev)
 app.add_typer(regions.app, name="region")
 app.command("coordinator", epilog="Example: regionquota coordinator --config config/coordinator.toml")(

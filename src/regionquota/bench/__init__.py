@@ -1,0 +1,5 @@
+"""What `regionquota bench` runs: durable reserves over HTTP beside pgbench, on one server, in one run."""
+
+from regionquota.bench.run import Bench, Options, Result
+
+__all__ = ["Bench", "Options", "Result"]

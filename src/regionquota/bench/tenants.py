@@ -1,0 +1,39 @@
+"""Counters to measure with: as a region has them after it heard of each quota, made in one statement."""
+
+from typing import Final
+
+import asyncpg
+
+from regionquota.core.quota import Region
+
+HOT: Final = "hot"
+SLICE: Final = 10**12
+_CREATE: Final = """
+WITH names AS (
+    SELECT prefix || n AS tenant_id
+      FROM generate_series(1, $1::integer) AS n CROSS JOIN (VALUES ('tenant-'), ('pgbench-')) AS p (prefix)
+     UNION ALL
+    SELECT $2
+), opened AS (
+    INSERT INTO quota_counters
+           (tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
+            overdraft_issued, overdraft_repaid)
+    SELECT tenant_id, 'unit', 'global', 'allocated', $3, 1, 0, $3, $3, 0, 0, 0, 0, 0
+      FROM names
+)
+INSERT INTO slice_ledger (at, tenant_id, resource, scope, revision, epoch, before, after)
+SELECT now(), tenant_id, 'unit', 'global', 1, 0, 0, $3
+  FROM names
+"""
+
+
+async def create_counters(dsn: str, region: Region, tenants: int) -> None:
+    """`tenants` each for the product (tenant-N) and for pgbench (pgbench-N), and one that is hot, in `region`."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        owner = await connection.fetchval("SELECT region FROM region_identity")
+        assert owner == region, f"this database belongs to {owner}"
+        await connection.execute(_CREATE, tenants, HOT, SLICE)
+        await connection.execute("VACUUM ANALYZE quota_counters")
+    finally:
+        await connection.close()
