@@ -1,9 +1,9 @@
 """Audit finds what is wrong, and nothing where nothing is."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination

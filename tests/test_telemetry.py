@@ -143,10 +143,12 @@ def scrape(metrics: telemetry.Telemetry) -> dict[str, float]:
 def test_instruments_appear_under_the_names_the_dashboards_use() -> None:
     metrics = configure_metrics("test")
     instruments = metrics.instruments
-    instruments.calls.add(2, {"operation": "reserve", "outcome": "granted"})
-    instruments.call_seconds.record(0.0004, {"operation": "reserve"})
-    instruments.batch_size.record(7)
+    metrics.calls.answered("reserve", "granted", 0.0004)
+    metrics.calls.answered("reserve", "granted", 0.0006)
+    metrics.calls.committed(7)
     instruments.sweeper_lag_seconds.set(0.5)
+    instruments.unknown_reservations.set(3)
+    instruments.unknown_age_seconds.set(90.5)
     instruments.claims.add(1, {"outcome": "granted"})
     instruments.transfer_seconds.record(0.2)
     instruments.frozen_regions.set(1)
@@ -154,10 +156,12 @@ def test_instruments_appear_under_the_names_the_dashboards_use() -> None:
     shown = {
         'regionquota_calls_total{operation="reserve",outcome="granted"}': 2,
         'regionquota_call_seconds_bucket{le="0.0005",operation="reserve"}': 1,
-        'regionquota_call_seconds_bucket{le="5.0",operation="reserve"}': 1,
-        'regionquota_batch_size_bucket{le="5"}': 0,
-        'regionquota_batch_size_bucket{le="10"}': 1,
+        'regionquota_call_seconds_bucket{le="5.0",operation="reserve"}': 2,
+        'regionquota_batch_size_bucket{le="5.0"}': 0,
+        'regionquota_batch_size_bucket{le="10.0"}': 1,
         "regionquota_sweeper_lag_seconds": 0.5,
+        "regionquota_unknown_reservations": 3,
+        "regionquota_unknown_age_seconds": 90.5,
         'regionquota_claims_total{outcome="granted"}': 1,
         'regionquota_transfer_seconds_bucket{le="0.25"}': 1,
         "regionquota_frozen_regions": 1,

@@ -8,6 +8,8 @@ RegionQuotaError
 `-- Unavailable            something outside does not answer; the caller may try again
     |-- StoreUnavailable   the region's Postgres
     |   `-- OutcomeUnknown   the connection broke at COMMIT: re-read by id, never repeat blindly
+    |-- ExecutorUnavailable  who knows what became of started work
+    |-- SourceUnavailable  a source of truth, or what it says cannot be used
     `-- EtcdUnavailable    etcd
         `-- UnreadableDocument  one document that this release cannot read, or that does not add up
 """
@@ -53,9 +55,17 @@ class OutcomeUnknown(StoreUnavailable):
     """The connection broke while COMMIT was under way: it may or may not have happened."""
 
 
+class SourceUnavailable(Unavailable):
+    """A source of truth does not answer in time, or its answer has not the form that it must have."""
+
+
 class EtcdUnavailable(Unavailable):
     """No answer from etcd in time. A write may or may not have happened."""
 
 
 class UnreadableDocument(EtcdUnavailable):
     """What stands under a key is nothing that this release can read, or does not add up. The rest of etcd is well."""
+
+
+class ExecutorUnavailable(Unavailable):
+    """The executor that knows what became of started work gives no answer, or none that can be read."""

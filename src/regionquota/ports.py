@@ -134,6 +134,15 @@ class Presence:
     synchronised: int
 
 
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """An operator's word that a tenant reserves nothing for now. `since` in seconds since 1970."""
+
+    tenant: str
+    since: float
+    why: str
+
+
 class Session(Protocol):
     """A lease. It ends when it is not kept: etcd then deletes what hangs on it."""
 
@@ -177,6 +186,18 @@ class Directory(Protocol):
         """The name that the leader gave."""
         ...
 
+    async def suspend(self, tenant: str, since: float, why: str) -> None:
+        """From now on the tenant reserves nothing anywhere. A later word replaces an earlier one."""
+        ...
+
+    async def resume(self, tenant: str) -> bool:
+        """Take a suspension back. False: there is none."""
+        ...
+
+    async def suspensions(self) -> Mapping[str, Suspension]:
+        """Linearizable. By tenant; what cannot be read suspends its tenant all the same."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class SliceEntry:
@@ -210,6 +231,14 @@ class BalanceCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class Backlog:
+    """Work of unknown outcome: how much, and since when (seconds since 1970) the oldest is; None: there is none."""
+
+    count: int
+    oldest: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Expired:
     """What one pass over overdue holds has done. `units` were given back; the oldest was `lag_s` seconds late."""
 
@@ -238,6 +267,10 @@ class RegionStore(Protocol):
 
     async def holdings(self, tenant: str | None = None) -> Sequence[Holding]: ...
 
+    async def holdings_of(self, keys: Sequence[QuotaKey]) -> Sequence[Holding]:
+        """Those of `keys` that are held here, in no order."""
+        ...
+
     async def reservation(self, reservation_id: str) -> Reservation | None: ...
 
     async def reservation_of_request(self, tenant: str, request_id: str) -> Reservation | None: ...
@@ -253,9 +286,13 @@ class RegionStore(Protocol):
         """When the hold that is longest overdue should have ended; None if none is overdue."""
         ...
 
-    async def unknown(self, most: int) -> Sequence[Reservation]:
-        """Started work of unknown outcome, oldest deadline first."""
+    async def unknown(
+        self, most: int, *, tenant: str | None = None, after: Reservation | None = None
+    ) -> Sequence[Reservation]:
+        """Started work of unknown outcome, oldest deadline first; what comes behind `after`, if that is given."""
         ...
+
+    async def unknown_backlog(self) -> Backlog: ...
 
     async def slice_history(self, after: int, most: int, key: QuotaKey | None = None) -> Sequence[SliceEntry]:
         """Rows of the slice ledger with an id above `after`, ascending."""
@@ -263,4 +300,43 @@ class RegionStore(Protocol):
 
     async def check_balances(self) -> Sequence[BalanceCheck]:
         """Every counter against what the usage ledger, the open holds and the slice ledger add up to."""
+        ...
+
+
+class SuspensionStore(Protocol):
+    """What a region's database remembers of suspensions. Every call may raise `StoreUnavailable`."""
+
+    async def recall(self) -> Mapping[str, Suspension]: ...
+
+    async def remember(self, suspensions: Mapping[str, Suspension]) -> None:
+        """These and no others. Writes nothing where that is what it remembers already."""
+        ...
+
+
+class Verdict(StrEnum):
+    """What an executor knows of an operation."""
+
+    COMMITTED = "committed"
+    RELEASED = "released"
+    RUNNING = "running"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`actual` units were used; None: as many as were reserved. Only what was committed has any."""
+
+    reservation_id: str
+    verdict: Verdict
+    actual: int | None = None
+
+
+class Executor(Protocol):
+    """Who carries out the work that reservations are held for."""
+
+    async def ask(self, reservations: Sequence[Reservation]) -> Sequence[Finding]:
+        """What became of them: at most one finding for each, and none for what was not understood.
+
+        Raises `ExecutorUnavailable`, also for an answer that cannot be read at all.
+        """
         ...

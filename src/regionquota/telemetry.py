@@ -25,13 +25,13 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from regionquota.call_metrics import CallMetrics
+
 LogFormat = Literal["auto", "console", "json"]
 
 # Libraries that tell of every connection at info: only what goes wrong there is of interest.
 NOISY: Final = ("aiohttp", "asyncio", "asyncpg", "etcd3aio", "grpc", "opentelemetry", "urllib3")
 
-CALL_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-BATCH_BUCKETS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
 TRANSFER_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 
 EXPORT_TIMEOUT_S: Final = 5.0
@@ -99,14 +99,18 @@ def _add_trace(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> M
 class Instruments:
     """Labels are few and bounded: operations, outcomes, resources; never tenants."""
 
-    calls: Counter  # operation, outcome
-    call_seconds: Histogram  # operation
-    batch_size: Histogram
     sweeper_lag_seconds: Gauge
+    unknown_reservations: Gauge
+    unknown_age_seconds: Gauge
     claims: Counter  # outcome
     transfer_seconds: Histogram
     frozen_regions: Gauge
     rounds: Counter  # outcome
+    partitions_ahead_days: Gauge  # table
+    homeless_rows: Gauge  # table
+    reconcile_findings: Counter  # source, verdict
+    reconcile_adjustments: Counter  # source
+    reconcile_cases: Gauge
 
     @classmethod
     def create(cls, meter: Meter) -> Self:
@@ -116,21 +120,34 @@ class Instruments:
             )
 
         return cls(
-            calls=meter.create_counter("regionquota_calls", "", "Calls answered"),
-            call_seconds=seconds("call", "Time from reading a call to answering it", CALL_BUCKETS),
-            batch_size=meter.create_histogram(
-                "regionquota_batch_size",
-                "",
-                "Calls in one group commit",
-                explicit_bucket_boundaries_advisory=BATCH_BUCKETS,
-            ),
             sweeper_lag_seconds=meter.create_gauge(
                 "regionquota_sweeper_lag_seconds", "s", "How long ago the oldest unswept reservation expired"
+            ),
+            unknown_reservations=meter.create_gauge(
+                "regionquota_unknown_reservations", "", "Started work of unknown outcome; it keeps its capacity"
+            ),
+            unknown_age_seconds=meter.create_gauge(
+                "regionquota_unknown_age_seconds", "s", "How long ago the oldest of them should have ended"
             ),
             claims=meter.create_counter("regionquota_claims", "", "Claims from the pool"),
             transfer_seconds=seconds("transfer", "Time from planning a move to its receipt", TRANSFER_BUCKETS),
             frozen_regions=meter.create_gauge("regionquota_frozen_regions", "", "Regions frozen now"),
             rounds=meter.create_counter("regionquota_rounds", "", "Planning rounds"),
+            partitions_ahead_days=meter.create_gauge(
+                "regionquota_partitions_ahead_days", "", "Days to come for which a table has partitions"
+            ),
+            homeless_rows=meter.create_gauge(
+                "regionquota_default_partition_rows", "", "Rows that have no partition of their own, up to a bound"
+            ),
+            reconcile_findings=meter.create_counter(
+                "regionquota_reconcile_findings", "", "Quotas that a source of truth did not agree with"
+            ),
+            reconcile_adjustments=meter.create_counter(
+                "regionquota_reconcile_adjustments", "", "Balances put right by a source of truth"
+            ),
+            reconcile_cases=meter.create_gauge(
+                "regionquota_reconcile_open_cases", "", "Differences that wait for a person's decision"
+            ),
         )
 
 
@@ -174,6 +191,18 @@ def observe_synchronised(meter: Meter, region: str, read_age: Callable[[], float
     )
 
 
+def observe_reconciled(meter: Meter, read_ages: Callable[[], Mapping[str, float]]) -> None:
+    """Show, by source, the seconds since it was last compared to the end, by any server of the region."""
+
+    def observe(_options: CallbackOptions) -> Iterator[Observation]:
+        for source, age in read_ages().items():
+            yield Observation(age, {"source": source})
+
+    meter.create_observable_gauge(
+        "regionquota_reconcile_age_seconds", [observe], "s", "Time since a source of truth was last compared"
+    )
+
+
 class Telemetry:
     """One process's metrics and where `/metrics` reads them; several may live side by side, as in tests."""
 
@@ -182,6 +211,7 @@ class Telemetry:
         self._registry = registry
         self.meter = provider.get_meter("regionquota")
         self.instruments = Instruments.create(self.meter)
+        self.calls = CallMetrics(registry)
 
     def render_metrics(self) -> tuple[bytes, str]:
         """The body of `/metrics` and its content type."""

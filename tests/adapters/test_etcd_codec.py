@@ -19,8 +19,10 @@ from regionquota.adapters.etcd.codec import (
     encode_region,
     encode_report,
 )
-from regionquota.core.allocation import Allocation, Move, VersionedLimit
+from regionquota.core.allocation import UNLIMITED, Allocation, Move, VersionedLimit
 from regionquota.core.demand import Demand
+from regionquota.core.periods import Calendar, Period
+from regionquota.core.policy import Enforcement, QuotaPolicy, Refill
 from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
 from regionquota.errors import UnreadableDocument
 from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
@@ -43,7 +45,10 @@ AS_JSON = (
     '{"v":1,"kind":"consumable","plan":{"amount":1000,"version":3},"override":{"amount":null,"version":2},'
     '"limit":1000,"pool":90,"retired":10,"slices":{"eu":600,"us":300},"moves":['
     '{"id":"m1","from":"eu","to":"us","amount":40,"requested_at":1800000000.5},'
-    '{"id":"m2","from":"us","to":null,"amount":1,"requested_at":0.0}],"epoch":24321}'
+    '{"id":"m2","from":"us","to":null,"amount":1,"requested_at":0.0}],"epoch":24321,'
+    '"policy":{"calendar":{"period":"month","time_zone":"UTC"},"refill":null,"enforcement":"hard",'
+    '"enforced_percent":100,"admission_open":true,"max_single":null,"min_ttl_s":null,"max_ttl_s":null,'
+    '"max_overdraft":null,"parent":null,"guarantee":0,"generation":1}}'
 )
 
 
@@ -53,7 +58,7 @@ def test_an_allocation_is_this_json() -> None:
 
 
 amounts = st.integers(0, MAX_AMOUNT)
-limits = st.none() | st.builds(VersionedLimit, amount=st.none() | amounts, version=amounts)
+limits = st.none() | st.builds(VersionedLimit, amount=st.none() | st.just(UNLIMITED) | amounts, version=amounts)
 names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=5)
 regions = names
 moves = st.builds(
@@ -64,13 +69,29 @@ moves = st.builds(
     amount=st.integers(1, MAX_AMOUNT),
     requested_at=st.floats(0, 4e9),
 )
+policies = st.builds(
+    QuotaPolicy,
+    calendar=st.builds(Calendar, st.sampled_from(Period), st.sampled_from(["UTC", "Asia/Kolkata"])),
+    refill=st.none() | st.builds(Refill, *[st.integers(1, MAX_AMOUNT)] * 3),
+    enforcement=st.sampled_from(Enforcement),
+    enforced_percent=st.integers(0, 100),
+    admission_open=st.booleans(),
+    max_single=st.none() | st.integers(1, MAX_AMOUNT),
+    min_ttl_s=st.none() | st.integers(1, 60),
+    max_ttl_s=st.none() | st.integers(60, 3600),
+    max_overdraft=st.none() | amounts,
+    parent=st.none() | names,
+    guarantee=amounts,
+    generation=st.integers(1, MAX_AMOUNT),
+)
 
 
 @st.composite
 def any_allocation(draw: st.DrawFn) -> Allocation:
     plan, override = draw(limits), draw(limits)
     words = [word.amount for word in (override, plan) if word is not None and word.amount is not None]
-    limit = words[0] if words else 0
+    effective = words[0] if words else 0
+    limit = effective if isinstance(effective, int) else draw(amounts)
     slices = draw(st.dictionaries(regions, amounts, max_size=4))
     retired = draw(amounts)
     return Allocation(
@@ -83,12 +104,19 @@ def any_allocation(draw: st.DrawFn) -> Allocation:
         slices=slices,
         moves=draw(st.lists(moves, max_size=3)),
         epoch=draw(st.integers(0, 10**6)),
+        policy=draw(policies),
     )
 
 
 @given(any_allocation())
 def test_every_allocation_comes_back_exactly(allocation: Allocation) -> None:
     assert allocation == decode_allocation(KEY, encode_allocation(allocation))
+
+
+def test_a_document_of_a_release_without_policies_has_the_default_one() -> None:
+    fields = json.loads(AS_JSON)
+    del fields["policy"]
+    assert ALLOCATION == decode_allocation(KEY, json.dumps(fields).encode())
 
 
 def altered(**fields: Any) -> bytes:

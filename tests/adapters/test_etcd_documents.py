@@ -97,6 +97,24 @@ async def test_the_directory_passes_over_unreadable_documents(client: EtcdClient
     assert 3 == len(logs)
 
 
+async def test_a_suspension_that_cannot_be_read_still_suspends(client: EtcdClient) -> None:
+    prefix = client.allocations.key_of(CPU).split(b"alloc/")[0]
+    for tenant, raw in ((b"acme", b"{"), (b"later", b'{"v":99,"since":1,"why":"x"}'), (b"odd", b'{"v":1,"since":-1}')):
+        await client.gateway.put(prefix + b"suspended/" + tenant, raw, lease=0)
+    with capture_logs() as logs:
+        assert {"acme", "later", "odd"} == (await client.directory.suspensions()).keys()
+    assert 3 == len(logs)
+
+
+async def test_a_suspension_of_nobody_that_can_be_named_is_passed_over(client: EtcdClient) -> None:
+    prefix = client.allocations.key_of(CPU).split(b"alloc/")[0]
+    for tenant in (b"", b"%00", b"%FF", b"not encoded", b"a/b"):
+        await client.gateway.put(prefix + b"suspended/" + tenant, b'{"v":1,"since":1,"why":"x"}', lease=0)
+    with capture_logs() as logs:
+        assert {} == await client.directory.suspensions()
+    assert 5 == len(logs)
+
+
 async def test_a_deleted_document_is_seen_as_deleted(client: EtcdClient) -> None:
     start, _ = await client.allocations.list()
     lease = await client.gateway.grant_lease(60)

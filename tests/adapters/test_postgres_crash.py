@@ -23,7 +23,7 @@ open_store = fixtures.open_store
 
 SLICE = 10**6
 HASTY = Deadlines(acquire=5, connect=5, statement=5, lock=5, idle_in_transaction=5)
-ONE = reservation_name(1)
+ONE, TWO = reservation_name(1), reservation_name(2)
 
 Submit = Callable[[Command], Awaitable[Outcome]]
 
@@ -34,7 +34,7 @@ async def lanes_on(store: RegionStore, lanes: int = 4) -> AsyncIterator[Submit]:
     group.start()
 
     async def submit(command: Command) -> Outcome:
-        return await group.submit(command, hash(command))
+        return await group.submit(command, hash(repr(command)))
 
     yield submit
     await group.stop()
@@ -90,8 +90,14 @@ async def test_after_a_crash_in_mid_load_everybody_is_answered_and_nothing_is_do
         assert 20 * (15 + 7) == await fixtures.query(database, "SELECT count(*) FROM usage_ledger")
 
 
+ROWS = b'[{"'
+"""How what is to be written begins; what is only looked up is asked for in another way."""
+
+
 class CommitCutter:
-    """A proxy to Postgres that breaks a connection at COMMIT: before it is forwarded, or before its answer is."""
+    """A proxy to Postgres that breaks a connection at COMMIT, or at a statement that is a transaction of its own:
+    before it is forwarded, or before its answer is.
+    """
 
     def __init__(self, database: str) -> None:
         self._target = urlsplit(database)
@@ -108,9 +114,12 @@ class CommitCutter:
     async def _serve(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         postgres, to_postgres = await asyncio.open_connection("127.0.0.1", self._target.port)
         answers = asyncio.create_task(self._pass_on(postgres, to_client))
+        in_transaction = False
         try:
             while data := await client.read(65536):
-                if self.cuts_left and b"COMMIT;" in data:
+                in_transaction = in_transaction or b"BEGIN;" in data
+                writes = ROWS in data and not in_transaction
+                if self.cuts_left and (writes or b"COMMIT;" in data):
                     self.cuts_left -= 1
                     answers.cancel()
                     await asyncio.wait([answers])
@@ -119,6 +128,7 @@ class CommitCutter:
                         await postgres.read(1)  # it is done
                     return
                 to_postgres.write(data)
+                in_transaction = in_transaction and b"COMMIT;" not in data and b"ROLLBACK;" not in data
         except ConnectionError:
             pass
         finally:
@@ -176,8 +186,22 @@ async def test_the_store_says_that_the_outcome_is_unknown(cutter: CommitCutter, 
         await store.apply(QUOTA, allocation(SLICE, eu=100), 10, NOON)
         cutter.cuts_left, cutter.forward = 1, forward
         with pytest.raises(OutcomeUnknown, match="the connection broke at COMMIT"):
-            await store.transact([reserve(20, name=ONE)], NOON)
-        assert forward is (await store.reservation(ONE) is not None)
+            await store.transact([adjust(20, request="x")], NOON)
+        assert (20 if forward else 0) == (await counter(store)).used
+
+
+@pytest.mark.parametrize("forward", [True, False], ids=["done", "not done"])
+async def test_the_store_says_so_of_a_statement_that_is_a_transaction_of_its_own(
+    cutter: CommitCutter, forward: bool
+) -> None:
+    async with cutter.listening() as dsn, fixtures.store_on(dsn) as store:
+        await store.apply(QUOTA, allocation(SLICE, eu=100), 10, NOON)
+        await store.transact([reserve(20, name=ONE)], NOON)
+        cutter.cuts_left, cutter.forward = 1, forward
+        with pytest.raises(OutcomeUnknown, match="the connection broke in mid-statement"):
+            await store.transact([reserve(20, name=TWO)], NOON)
+        assert forward is (await store.reservation(TWO) is not None)
+        assert (40 if forward else 20) == (await counter(store)).reserved
 
 
 async def test_an_apply_whose_commit_was_not_answered_may_be_repeated(cutter: CommitCutter) -> None:

@@ -43,6 +43,9 @@ async def lived_in(database: str, open_store: fixtures.OpenStore) -> str:
         "available = available + 1, overdraft_issued = overdraft_issued + 1",
         "available = available + 101, slice = slice + 101, overdraft_issued = 7, used = used + 7",
         "overdraft_repaid = 1, available = available - 1",
+        "overage = overage + 1",
+        "available = available + 101, slice = slice + 101, overage = 7, used = used + 7",
+        "overage = -1, reserved = reserved - 1",
         "slice = -1, available = available - slice - 1",
         "available = -1, used = used + available + 1",
         "reserved = -1, used = used + reserved + 1",
@@ -54,7 +57,18 @@ async def test_a_counter_that_does_not_add_up_is_refused(lived_in: str, table: s
         await fixtures.query(lived_in, f"UPDATE {table} SET {change}")
 
 
-@pytest.mark.parametrize("change", ["limit_total = -1", "revision = 0", "epoch = -1", "kind = 'rate'"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "limit_total = -1",
+        "revision = 0",
+        "epoch = -1",
+        "kind = 'other'",
+        "leaked_at = -1",
+        "guaranteed = -1",
+        "lien = -1",
+    ],
+)
 async def test_a_counter_out_of_range_is_refused(lived_in: str, change: str) -> None:
     with pytest.raises(asyncpg.CheckViolationError):
         await fixtures.query(lived_in, f"UPDATE quota_counters SET {change}")
@@ -70,6 +84,10 @@ async def test_a_counter_out_of_range_is_refused(lived_in: str, change: str) -> 
         (PENDING, "amount = 0"),
         (PENDING, "amount = -1"),
         (PENDING, "state = 'STARTED'"),
+        (PENDING, "state = 'UNKNOWN'"),
+        (PENDING, "state = 'OTHER'"),
+        (PENDING, "over = -1"),
+        (PENDING, "over = amount + 1"),
         (COMMITTED, "state = 'PENDING'"),
         (COMMITTED, "actual = NULL"),
         (COMMITTED, "actual = 0"),
@@ -92,7 +110,7 @@ async def test_a_second_hold_for_the_same_request_is_refused(lived_in: str) -> N
 @pytest.mark.parametrize("change", ["UPDATE {} SET at = now()", "DELETE FROM {}", "TRUNCATE {}"])
 async def test_a_ledger_can_only_be_appended_to(lived_in: str, table: str, change: str) -> None:
     before = await fixtures.query(lived_in, f"SELECT count(*) FROM {table}")
-    with pytest.raises(asyncpg.RaiseError, match=f"{table} is append-only"):
+    with pytest.raises(asyncpg.RaiseError, match=rf"{table}\w* is append-only"):
         await fixtures.query(lived_in, change.format(table))
     assert 0 < before == await fixtures.query(lived_in, f"SELECT count(*) FROM {table}")
 
@@ -130,6 +148,6 @@ async def test_what_the_driver_refuses_leaves_nothing_of_its_batch(
     """The text is found out when the counters are written already, and the server knows nothing of it."""
     store: PostgresRegionStore = await open_store()
     before = await store.holding(QUOTA)
-    with pytest.raises(asyncpg.DataError):
+    with pytest.raises((asyncpg.DataError, UnicodeEncodeError)):
         await store.transact([Adjust(QUOTA, 5, "y", b"digest", "no text: \ud800")], IN_JUNE)
     assert before == await store.holding(QUOTA)

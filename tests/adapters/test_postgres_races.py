@@ -19,7 +19,7 @@ from tests.core.builders import (
     reserve,
 )
 
-from regionquota.adapters.postgres import store as store_module
+from regionquota.adapters.postgres import loading
 from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.core.commands import (
     Adjusted,
@@ -30,11 +30,13 @@ from regionquota.core.commands import (
     Extend,
     Granted,
     Outcome,
+    Pledge,
     Release,
     RequestConflict,
     Settled,
 )
 from regionquota.core.counter import Counter
+from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import QuotaKey
 from regionquota.core.reservation import State
 from regionquota.errors import StoreUnavailable
@@ -280,12 +282,42 @@ async def test_random_batches_over_many_quotas_do_not_deadlock(pair: Pair, datab
     await exact(pair)
 
 
+async def test_a_parent_that_no_command_names_is_not_written_over(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reserve repeats an id that was used on the parent; another one's guarantee would change what the parent keeps.
+
+    Nothing has locked the parent, and another process uses it in the meantime.
+    """
+    here, there = pair
+    project, sibling = (QuotaKey(QUOTA.tenant, QUOTA.resource, scope) for scope in ("project:x", "project:y"))
+    await give(pair, 100)
+    await give(pair, 100, sibling)
+    document = allocation(100, eu=100, policy=QuotaPolicy(guarantee=40))
+    await there.apply(project, document, 10, NOON)
+    await put(there, Pledge(project, QUOTA), reserve(5, name=reservation_name(1), request="x"))
+    load_requests = loading._load_requests
+
+    async def meanwhile(*rest: Any) -> None:
+        await load_requests(*rest)
+        monkeypatch.setattr(loading, "_load_requests", load_requests)
+        await put(there, reserve(7, name=reservation_name(2)))
+
+    monkeypatch.setattr(loading, "_load_requests", meanwhile)
+    outcomes = await put(
+        here,
+        reserve(30, name=reservation_name(3), key=project),
+        reserve(5, name=reservation_name(4), key=sibling, request="x"),
+    )
+    assert [Granted, RequestConflict] == [type(one) for one in outcomes]
+    assert 12 == (await counter(pair)).reserved
+    await exact(pair)
+
+
 async def test_a_quota_that_appears_while_a_batch_is_decided_is_not_written_over(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch finds no counter to lock. Before it looks for its request ids, another process makes and uses one."""
     here, there = pair
-    load_requests = store_module._load_requests
+    load_requests = loading._load_requests
     batch = [reserve(60, name=reservation_name(3), request="x"), reserve(35, name=reservation_name(4), request="y")]
     later: list[asyncio.Task[list[Outcome]]] = []
 
@@ -299,7 +331,7 @@ async def test_a_quota_that_appears_while_a_batch_is_decided_is_not_written_over
             later.append(asyncio.create_task(put(there, reserve(30, name=reservation_name(2)))))
             await asyncio.wait(later, timeout=0.2)
 
-    monkeypatch.setattr(store_module, "_load_requests", overtaken)
+    monkeypatch.setattr(loading, "_load_requests", overtaken)
     mine, theirs = await put(here, *batch), await later[0]
     assert [Granted, Granted, Denied] == [type(one) for one in (*mine, *theirs)]
     await exact(pair)

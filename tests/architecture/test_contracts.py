@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "regionquota"
 POSTGRES = SOURCE / "adapters" / "postgres"
 LONGEST_FILE = 400
-TABLES = {"LEDGER": statements.LEDGER, "SLICES": statements.SLICES, "READS": statements.READS}
+TABLES = {name: value for name, value in vars(statements).items() if name.isupper() and isinstance(value, dict)}
 
 # Put together here, so that this file does not name what it forbids.
 REGISTRIES = [
@@ -102,7 +102,8 @@ def test_statements_take_parameters_and_are_never_put_together(table: str) -> No
 
 
 def test_no_file_is_longer_than_a_reader_can_hold() -> None:
-    lengths = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in sources()}
+    written = [path for path in sources() if path.name != "schema.sql"]  # pg_dump's, and nobody's to shorten
+    lengths = {str(path.relative_to(ROOT)): path.read_bytes().count(b"\n") for path in written}
     assert {} == {name: lines for name, lines in lengths.items() if lines >= LONGEST_FILE}
 
 

@@ -8,7 +8,16 @@ import pytest
 from regionquota.core.demand import Demand
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey
 from regionquota.errors import EtcdUnavailable
-from regionquota.ports import Directory, Frozen, FrozenBy, Presence, RegionRecord, RegionStatus, StoredRegion
+from regionquota.ports import (
+    Directory,
+    Frozen,
+    FrozenBy,
+    Presence,
+    RegionRecord,
+    RegionStatus,
+    StoredRegion,
+    Suspension,
+)
 
 LONG_S = 60
 SHORT_S = 2  # the shortest that etcd grants
@@ -188,6 +197,42 @@ async def test_odd_names_survive(directory: Directory, odd: str) -> None:
     assert [presence] == list(await directory.present())
     assert [(odd, demand)] == list(await directory.demand())
     assert odd == await directory.leader()
+
+
+# -- suspensions --
+
+
+async def test_nobody_is_suspended_at_first(directory: Directory) -> None:
+    assert {} == await directory.suspensions()
+
+
+async def test_a_suspension_is_read_as_it_was_said(directory: Directory) -> None:
+    await directory.suspend("acme", 1_800_000_000.5, "unpaid since May")
+    assert {"acme": Suspension("acme", 1_800_000_000.5, "unpaid since May")} == await directory.suspensions()
+
+
+async def test_a_later_word_on_a_suspension_replaces_the_earlier(directory: Directory) -> None:
+    await directory.suspend("acme", 1.0, "unpaid")
+    await directory.suspend("acme", 2.0, "fraud")
+    assert {"acme": Suspension("acme", 2.0, "fraud")} == await directory.suspensions()
+
+
+async def test_a_tenant_is_resumed_once_and_alone(directory: Directory) -> None:
+    await directory.suspend("acme", 1.0, "unpaid")
+    await directory.suspend("acme/2", 1.0, "unpaid")
+    assert (True, False) == (await directory.resume("acme"), await directory.resume("acme"))
+    assert ["acme/2"] == list(await directory.suspensions())
+
+
+async def test_who_was_not_suspended_is_not_resumed(directory: Directory) -> None:
+    assert not await directory.resume("acme")
+
+
+@pytest.mark.parametrize("odd", ["a/b", "with space", "100%", "%2F", "東京", "x" * 256])
+async def test_odd_tenants_are_suspended_and_resumed(directory: Directory, odd: str) -> None:
+    await directory.suspend(odd, 1.0, "unpaid")
+    assert [odd] == list(await directory.suspensions())
+    assert await directory.resume(odd)
 
 
 # -- leadership --

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, TypeVar
@@ -9,12 +10,14 @@ from typing import Any, TypeVar
 from hypothesis import settings
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
-from regionquota.core.allocation import Allocation, Move, VersionedLimit
-from regionquota.core.commands import Adjust, Command, Commit, Expire, Extend, Outcome, Release, Reserve
+from regionquota.core.allocation import UNLIMITED, Allocation, Move, VersionedLimit
+from regionquota.core.commands import Adjust, Charge, Command, Commit, Expire, Extend, Outcome, Release, Reserve, Start
 from regionquota.core.counter import Counter
 from regionquota.core.periods import TIMELESS, Epoch
-from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
+from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
 from regionquota.core.reservation import Reservation
+from regionquota.core.slice import Holding
 from regionquota.ports import BalanceCheck
 
 T = TypeVar("T")
@@ -40,6 +43,7 @@ def allocation(
     moves: Sequence[Move] = (),
     epoch: Epoch = TIMELESS,
     retired: int = 0,
+    policy: QuotaPolicy = DEFAULT_POLICY,
     **slices: int,
 ) -> Allocation:
     """The pool holds what `slices` leave of `limit`."""
@@ -53,7 +57,17 @@ def allocation(
         slices=slices,
         moves=moves,
         epoch=epoch,
+        policy=policy,
     )
+
+
+def unlimited(document: Allocation) -> Allocation:
+    return replace(document, plan=VersionedLimit(UNLIMITED, 1))
+
+
+def fresh(slice_: int) -> Counter:
+    """A counter of which nothing is spent."""
+    return Counter(slice=slice_, available=slice_)
 
 
 def move(source: str, target: str | None, amount: int, name: str = "m1") -> Move:
@@ -80,14 +94,17 @@ def reserve(
     key: QuotaKey = QUOTA,
     request: str | None = None,
     ttl: int = 60,
+    also: Sequence[Charge] = (),
 ) -> Reserve:
     """The request id is that of `name` unless given; the digest covers what a caller can choose."""
-    digest = f"{key} {amount} {ttl}".encode()
-    return Reserve(name, key, amount, request or f"request-{name}", digest, ttl)
+    digest = " ".join([f"{key} {amount} {ttl}", *(f"{line.key} {line.amount}" for line in also)]).encode()
+    return Reserve(name, key, amount, request or f"request-{name}", digest, ttl, tuple(also))
 
 
-def adjust(delta: int, *, request: str, key: QuotaKey = QUOTA, reason: str = "because") -> Adjust:
-    return Adjust(key, delta, request, f"{key} {delta} {reason}".encode(), reason)
+def adjust(
+    delta: int, *, request: str, key: QuotaKey = QUOTA, reason: str = "because", also: Sequence[QuotaKey] = ()
+) -> Adjust:
+    return Adjust(key, delta, request, f"{key} {delta} {reason}".encode(), reason, tuple(also))
 
 
 def differences(checks: Sequence[BalanceCheck]) -> list[str]:
@@ -102,29 +119,42 @@ def differences(checks: Sequence[BalanceCheck]) -> list[str]:
 class Book:
     """A region's balances in memory. After every command the ledgers are replayed and must agree."""
 
-    def __init__(self, slice_: int = 100, kind: Kind = Kind.ALLOCATED, now: float = NOON) -> None:
+    def __init__(
+        self,
+        slice_: int = 100,
+        kind: Kind = Kind.ALLOCATED,
+        now: float = NOON,
+        policy: QuotaPolicy = DEFAULT_POLICY,
+    ) -> None:
         self.store = MemoryRegionStore("eu")
         self.now = now
         self._kind = kind
         self._revisions = count(1)
         self._names = count(1)
-        self.resize(slice_)
+        self.resize(slice_, policy=policy)
 
     def do(self, *batch: Command) -> list[Outcome]:
         outcomes = finish(self.store.transact(batch, self.now))
         assert [] == differences(finish(self.store.check_balances()))
         return list(outcomes)
 
-    def resize(self, slice_: int, key: QuotaKey = QUOTA) -> None:
-        document = allocation(10**20 // 11, kind=self._kind, eu=slice_)
+    def resize(
+        self, slice_: int, key: QuotaKey = QUOTA, policy: QuotaPolicy = DEFAULT_POLICY, limit: int = MAX_AMOUNT
+    ) -> None:
+        self.hear(allocation(limit, kind=self._kind, policy=policy, eu=slice_), key)
+
+    def hear(self, document: Allocation, key: QuotaKey = QUOTA) -> None:
         finish(self.store.apply(key, document, next(self._revisions), self.now))
         assert [] == differences(finish(self.store.check_balances()))
 
     def counter(self, key: QuotaKey = QUOTA) -> Counter:
         """That of the newest period."""
+        return self.holding(key).counter
+
+    def holding(self, key: QuotaKey = QUOTA) -> Holding:
         held = finish(self.store.holding(key))
         assert held is not None
-        return held.counter
+        return held
 
     def closed(self, epoch: Epoch, key: QuotaKey = QUOTA) -> Counter:
         (found,) = [check for check in finish(self.store.check_balances()) if (check.key, check.epoch) == (key, epoch)]
@@ -147,6 +177,9 @@ class Book:
 
     def commit(self, name: str, actual: int | None = None) -> Outcome:
         return self.do(Commit(name, actual))[0]
+
+    def start(self, name: str, operation: str = "operation-1") -> Outcome:
+        return self.do(Start(name, operation))[0]
 
     def release(self, name: str) -> Outcome:
         return self.do(Release(name))[0]

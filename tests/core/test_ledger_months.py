@@ -2,14 +2,19 @@
 
 from tests.core.builders import Book, at
 
-from regionquota.core.commands import Denied, DenyReason, Granted, Settled
+from regionquota.core.commands import Denied, DenyReason, Granted, Invalid, Outcome, Settled
 from regionquota.core.counter import Counter
 from regionquota.core.periods import epoch_of
-from regionquota.core.quota import Kind
+from regionquota.core.quota import MAX_AMOUNT, Kind
 from regionquota.core.reservation import State
 
 MAY, JUNE = (epoch_of(Kind.CONSUMABLE, at(2026, month)) for month in (5, 6))
 LATE_IN_MAY, IN_JUNE = at(2026, 5, 31, 23, 59, 30), at(2026, 6, 1, 0, 0, 10)
+
+
+def denial(outcome: Outcome) -> DenyReason:
+    assert isinstance(outcome, Denied)
+    return outcome.reason
 
 
 def late_in_may(slice_: int = 100) -> Book:
@@ -110,13 +115,24 @@ def test_a_late_commit_is_charged_to_the_month_of_its_reserve() -> None:
     assert (30, 0) == (book.closed(MAY).used, book.counter().used)
 
 
-def test_committing_too_much_in_the_old_month_is_a_debt_of_the_old_month() -> None:
+def test_what_an_old_month_is_overdrawn_by_is_charged_to_the_new_one_and_only_there() -> None:
     book = late_in_may()
     name = book.hold(30)
     in_june(book)
     book.commit(name, 130)
-    assert (130, 30) == (book.closed(MAY).used, book.closed(MAY).debt)
-    assert 0 == book.counter().debt
+    assert (100, 0) == (book.closed(MAY).used, book.closed(MAY).debt)
+    assert Counter(slice=100, available=70, used=30) == book.counter()
+    assert [("commit", 130), ("overdraft", 30), ("carry", -30), ("repay", 30), ("carry", 30)] == book.entries()
+
+
+def test_a_late_commit_may_close_the_new_month_with_its_debt() -> None:
+    book = late_in_may()
+    name = book.hold(30)
+    in_june(book)
+    book.hold(90)
+    book.commit(name, 130)
+    assert 20 == book.counter().debt
+    assert DenyReason.IN_DEBT is denial(book.reserve(1))
 
 
 def test_debt_is_paid_out_of_the_new_month_first() -> None:
@@ -131,10 +147,30 @@ def test_a_debt_that_the_new_month_cannot_pay_keeps_it_closed() -> None:
     book = late_in_may()
     book.adjust(250)
     book.now = IN_JUNE
-    refused = book.reserve(1)
-    assert isinstance(refused, Denied)
-    assert DenyReason.IN_DEBT is refused.reason
-    assert (150, 50) == (book.counter().used, book.counter().debt)
+    assert DenyReason.IN_DEBT is denial(book.reserve(1))
+    book.adjust(-1)
+    assert (149, 49) == (book.counter().used, book.counter().debt)
+    assert (100, 0) == (book.closed(MAY).used, book.closed(MAY).debt)
+
+
+def test_a_denial_in_the_new_month_writes_nothing() -> None:
+    book = late_in_may()
+    book.adjust(60)
+    book.now = IN_JUNE
+    before = book.holding()
+    assert DenyReason.OVER_LIMIT is denial(book.reserve(101))
+    assert before == book.holding()
+
+
+def test_a_charge_of_an_old_month_that_the_new_one_could_not_store_is_refused() -> None:
+    book = late_in_may()
+    name = book.hold(30)
+    in_june(book)
+    book.adjust(MAX_AMOUNT - 10)
+    before = book.counter()
+    assert isinstance(book.commit(name, 130), Invalid)
+    assert before == book.counter()
+    assert isinstance(book.commit(name, 105), Settled)
 
 
 def test_a_clock_that_goes_back_goes_on_in_the_new_month() -> None:

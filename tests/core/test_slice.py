@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.builders import NOON, QUOTA, allocation, at, move, unhurried
+from tests.core.builders import NOON, QUOTA, allocation, at, fresh, move, unhurried
 
 from regionquota.core import counter as counters
 from regionquota.core.allocation import Allocation
@@ -24,8 +24,8 @@ def heard(before: Holding | None, document: Allocation, revision: int = 11, now:
 
 
 def test_a_region_that_hears_of_its_first_slice_opens_a_counter() -> None:
-    fresh = heard(None, allocation(1000, eu=300), 7)
-    assert holding(counters.open_counter(300), revision=7) == fresh
+    opened = heard(None, allocation(1000, eu=300), 7)
+    assert holding(fresh(300), revision=7) == opened
 
 
 def test_a_region_without_a_slice_holds_nothing() -> None:
@@ -42,23 +42,23 @@ def test_the_same_revision_may_be_heard_again() -> None:
 
 
 def test_the_newest_revision_and_limit_are_remembered_even_if_the_slice_stays() -> None:
-    changed = heard(holding(counters.open_counter(300)), allocation(800, eu=300), 15)
+    changed = heard(holding(fresh(300)), allocation(800, eu=300), 15)
     assert (15, 800) == (changed.revision, changed.limit)
 
 
 def test_a_requested_move_is_taken_out_of_what_is_available() -> None:
-    changed = heard(holding(counters.open_counter(300)), allocation(1000, eu=300, moves=[move("eu", "us", 40)]))
+    changed = heard(holding(fresh(300)), allocation(1000, eu=300, moves=[move("eu", "us", 40)]))
     assert Counter(slice=260, available=260) == changed.counter
 
 
 def test_several_moves_are_taken_out_together() -> None:
     moves = [move("eu", "us", 40, "m1"), move("eu", None, 60, "m2"), move("us", "eu", 500, "m3")]
-    assert 200 == heard(holding(counters.open_counter(300)), allocation(1000, eu=300, us=500, moves=moves)).slice
+    assert 200 == heard(holding(fresh(300)), allocation(1000, eu=300, us=500, moves=moves)).slice
 
 
 def test_moves_of_more_than_there_is_take_all_there_is() -> None:
     greedy = allocation(1000, eu=300, moves=[move("eu", "us", 400)])
-    assert 0 == heard(holding(counters.open_counter(300)), greedy).slice
+    assert 0 == heard(holding(fresh(300)), greedy).slice
 
 
 def test_a_slice_shrinks_only_by_what_is_available() -> None:
@@ -68,7 +68,7 @@ def test_a_slice_shrinks_only_by_what_is_available() -> None:
 
 
 def test_a_slice_in_debt_does_not_shrink() -> None:
-    indebted = counters.charge(counters.open_counter(300), 350)
+    indebted = counters.charge(fresh(300), 350)
     assert indebted == heard(holding(indebted), allocation(1000, eu=300, moves=[move("eu", "us", 100)])).counter
 
 
@@ -80,44 +80,42 @@ def test_the_rest_follows_when_usage_has_fallen() -> None:
 
 
 def test_a_withdrawn_move_gives_the_slice_back() -> None:
-    assert 300 == heard(holding(counters.open_counter(260)), allocation(1000, eu=300)).slice
+    assert 300 == heard(holding(fresh(260)), allocation(1000, eu=300)).slice
 
 
 def test_what_is_received_repays_debt_first() -> None:
-    indebted = counters.charge(counters.open_counter(100), 130)
+    indebted = counters.charge(fresh(100), 130)
     changed = heard(holding(indebted), allocation(1000, eu=150)).counter
     assert (0, 20) == (changed.debt, changed.available)
 
 
 def test_capacity_freed_this_month_cannot_be_spent_last_month() -> None:
-    behind = holding(counters.open_counter(100), kind=Kind.CONSUMABLE, epoch=MAY)
+    behind = holding(fresh(100), kind=Kind.CONSUMABLE, epoch=MAY)
     freed = allocation(1000, kind=Kind.CONSUMABLE, epoch=JUNE, eu=150)
     assert 100 == heard(behind, freed, now=at(2026, 5, 31, 23, 59)).slice
 
 
 def test_a_region_that_waited_for_its_month_raises_its_slice_when_it_begins() -> None:
     freed = allocation(1000, kind=Kind.CONSUMABLE, epoch=JUNE, eu=150)
-    waiting = heard(
-        holding(counters.open_counter(100), kind=Kind.CONSUMABLE, epoch=MAY), freed, now=at(2026, 5, 31, 23, 59)
-    )
+    waiting = heard(holding(fresh(100), kind=Kind.CONSUMABLE, epoch=MAY), freed, now=at(2026, 5, 31, 23, 59))
     begun = heard(waiting, freed, now=at(2026, 6, 1))
     assert (JUNE, 150) == (begun.epoch, begun.slice)
 
 
 def test_a_region_ahead_may_take_what_was_freed_last_month() -> None:
-    ahead = holding(counters.open_counter(100), kind=Kind.CONSUMABLE, epoch=JULY)
+    ahead = holding(fresh(100), kind=Kind.CONSUMABLE, epoch=JULY)
     freed = allocation(1000, kind=Kind.CONSUMABLE, epoch=JUNE, eu=150)
     assert 150 == heard(ahead, freed, now=at(2026, 7, 1)).slice
 
 
 def test_a_region_behind_still_gives_up_what_it_is_asked_for() -> None:
-    behind = holding(counters.open_counter(100), kind=Kind.CONSUMABLE, epoch=MAY)
+    behind = holding(fresh(100), kind=Kind.CONSUMABLE, epoch=MAY)
     asked = allocation(1000, kind=Kind.CONSUMABLE, epoch=JUNE, eu=100, moves=[move("eu", "us", 30)])
     assert 70 == heard(behind, asked, now=at(2026, 5, 31)).slice
 
 
 def test_a_clock_that_goes_back_does_not_bring_the_old_month_back() -> None:
-    ahead = holding(counters.open_counter(100), kind=Kind.CONSUMABLE, epoch=JUNE)
+    ahead = holding(fresh(100), kind=Kind.CONSUMABLE, epoch=JUNE)
     assert ahead is roll_over(ahead, at(2026, 5, 31, 23, 59, 59))
 
 
@@ -139,17 +137,17 @@ def test_a_month_is_counted_from_zero_when_it_begins_and_not_earlier(last: float
 
 
 def test_months_that_nobody_noticed_are_skipped() -> None:
-    old = holding(counters.open_counter(100), kind=Kind.CONSUMABLE, epoch=MAY)
+    old = holding(fresh(100), kind=Kind.CONSUMABLE, epoch=MAY)
     assert JULY == roll_over(old, at(2026, 7, 15)).epoch
 
 
 def test_debt_is_carried_into_the_new_month() -> None:
-    indebted = holding(counters.charge(counters.open_counter(100), 130), kind=Kind.CONSUMABLE, epoch=MAY)
+    indebted = holding(counters.charge(fresh(100), 130), kind=Kind.CONSUMABLE, epoch=MAY)
     assert Counter(slice=100, available=70, used=30) == roll_over(indebted, at(2026, 6, 1)).counter
 
 
 def test_what_is_allocated_outlives_every_month() -> None:
-    lasting = holding(counters.charge(counters.open_counter(100), 60))
+    lasting = holding(counters.charge(fresh(100), 60))
     assert lasting is roll_over(lasting, at(2099, 1, 1))
 
 
@@ -164,7 +162,7 @@ def test_what_is_allocated_outlives_every_month() -> None:
 def test_a_region_that_holds_no_more_than_it_owns_never_will(
     owned: int, asked: list[int], slice_: int, used: int, reserved: int
 ) -> None:
-    held = counters.charge(counters.open_counter(min(slice_, owned)), used)
+    held = counters.charge(fresh(min(slice_, owned)), used)
     held = counters.reserve(held, reserved) or held
     moves = [move("eu", "us", amount, f"m{n}") for n, amount in enumerate(asked)]
     changed = heard(holding(held), allocation(1000, eu=owned, moves=moves))

@@ -3,10 +3,11 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Any, TypeAlias
+from unittest.mock import patch
 from urllib.parse import quote
 
 import aiohttp
@@ -27,7 +28,8 @@ from regionquota.config import (
     SweeperConfig,
 )
 from regionquota.embedded import EmbeddedEtcd, EmbeddedPostgres
-from regionquota.telemetry import configure_metrics
+from regionquota.ports import Clock
+from regionquota.telemetry import Telemetry, configure_metrics
 
 TEMPLATE = "region_template"
 TABLES = (
@@ -35,6 +37,8 @@ TABLES = (
     "closed_counters",
     "reservations",
     "adjustments",
+    "meter_readings",
+    "suspended_tenants",
     "usage_ledger",
     "slice_ledger",
     "region_identity",
@@ -94,7 +98,7 @@ class Api:
     async def post(self, path: str, body: Any = None) -> Reply:
         return await self.call("POST", path, body)
 
-    async def set_limit(self, tenant: str, limit: int | None, resource: str = "vcpu", **more: Any) -> Reply:
+    async def set_limit(self, tenant: str, limit: int | str | None, resource: str = "vcpu", **more: Any) -> Reply:
         path = f"/v1/tenants/{quote(tenant, safe='')}/quotas/{quote(resource, safe='')}"
         return await self.call("PUT", path, {"limit": limit, "version": 1} | more)
 
@@ -121,11 +125,11 @@ class Api:
         }
         return await self.post("/v1/adjustments", body | more)
 
-    async def usage(self, tenant: str, resource: str = "vcpu") -> dict[str, Any]:
+    async def usage(self, tenant: str, resource: str = "vcpu", scope: str = "global") -> dict[str, Any]:
         """One quota as the usage call shows it."""
         reply = await self.get(f"/v1/tenants/{quote(tenant, safe='')}/quotas")
         assert 200 == reply.status, reply
-        [quota] = [one for one in reply.body["quotas"] if one["resource"] == resource]
+        [quota] = [one for one in reply.body["quotas"] if (one["resource"], one["scope"]) == (resource, scope)]
         return dict(quota)
 
     async def say(self, raw: bytes, *, within_s: float = 5.0) -> bytes:
@@ -151,6 +155,7 @@ class Server:
 
     api: Api
     dsn: str
+    prefix: str
     etcd: EtcdClient
     look: "asyncpg.Connection[asyncpg.Record]"
 
@@ -200,13 +205,37 @@ async def make_template(postgres: EmbeddedPostgres) -> None:
     await migrate(postgres.dsn.rpartition("/")[0] + f"/{TEMPLATE}")
 
 
+def _server(config: Config, telemetry: Telemetry, clock: Clock | None) -> AbstractAsyncContextManager[str]:
+    if clock is None:
+        return region_server(config, telemetry)
+    return _by_clock(config, telemetry, clock)
+
+
 @asynccontextmanager
-async def running(on: EmbeddedPostgres, beside: EmbeddedEtcd, **sections: Any) -> AsyncIterator[Server]:
-    """A region server that takes the whole pool at its first claim, sweeps often, and may claim already."""
-    prefix = f"/{uuid.uuid4()}/"
+async def _by_clock(config: Config, telemetry: Telemetry, clock: Clock) -> AsyncIterator[str]:
+    with patch("regionquota.bootstrap.region.SystemClock", lambda: clock):
+        async with region_server(config, telemetry) as url:
+            yield url
+
+
+@asynccontextmanager
+async def running(
+    on: EmbeddedPostgres,
+    beside: EmbeddedEtcd,
+    *,
+    clock: Clock | None = None,
+    like: Server | None = None,
+    **sections: Any,
+) -> AsyncIterator[Server]:
+    """A region server that takes the whole pool at its first claim, sweeps often, and may claim already.
+
+    It goes by `clock` instead of the machine's, and shares the database and etcd of `like`.
+    """
+    prefix = f"/{uuid.uuid4()}/" if like is None else like.prefix
+    dsn = await new_database(on) if like is None else like.dsn
     chosen: dict[str, Any] = {
         "region": RegionConfig(name="eu", port=0),
-        "postgres": PostgresConfig(dsn=await new_database(on), pool_size=4),
+        "postgres": PostgresConfig(dsn=dsn, pool_size=4),
         "etcd": EtcdConfig(endpoints=(beside.endpoint,), prefix=prefix, timeout_s=2.0),
         "agent": AgentConfig(claim_share=1.0, settle_interval_s=0.05, report_interval_s=0.1),
         "service": ServiceConfig(shutdown_grace_s=0.5),
@@ -218,10 +247,10 @@ async def running(on: EmbeddedPostgres, beside: EmbeddedEtcd, **sections: Any) -
     try:
         async with (
             EtcdClient.connect([beside.endpoint], prefix=prefix, timeout_s=5) as client,
-            region_server(config, telemetry) as url,
+            _server(config, telemetry, clock) as url,
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session,
         ):
-            server = Server(Api(url, session), config.postgres.dsn, client, look)
+            server = Server(Api(url, session), config.postgres.dsn, prefix, client, look)
 
             async def may_claim() -> bool:
                 return bool(await client.directory.present())

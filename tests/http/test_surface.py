@@ -7,15 +7,25 @@ from typing import Any, cast
 import pytest
 from tests.http.harness import Api, until
 
-from regionquota.http.region_api import RegionApi, routes
+from regionquota.http.ledger_api import LedgerApi
+from regionquota.http.quota_api import QuotaApi
+from regionquota.http.reconcile_api import ReconcileApi
+from regionquota.http.region_api import RegionApi
+from regionquota.http.routes import reconciliation_routes, routes
 
-ROUTES = routes(cast("RegionApi", type("Any", (), {"__getattr__": lambda _self, name: name})()))
+ANY = type("Any", (), {"__getattr__": lambda _self, name: name})()
+ROUTES = (
+    *routes(cast("RegionApi", ANY), cast("QuotaApi", ANY), cast("LedgerApi", ANY)),
+    *reconciliation_routes(cast("ReconcileApi", ANY)),
+)
 METRICS = {
     "regionquota_calls_total",
     "regionquota_call_seconds_bucket",
     "regionquota_batch_size_bucket",
     "regionquota_claims_total",
     "regionquota_sweeper_lag_seconds",
+    "regionquota_unknown_reservations",
+    "regionquota_unknown_age_seconds",
     "regionquota_slice_units",
     "regionquota_used_units",
     "regionquota_reserved_units",
@@ -139,7 +149,8 @@ async def test_every_part_of_a_path_is_a_required_parameter(document: dict[str, 
 
 async def test_the_query_of_a_search_is_described(document: dict[str, Any]) -> None:
     parameters = document["paths"]["/v1/reservations"]["get"]["parameters"]
-    assert {("tenant_id", True), ("request_id", True)} == {(one["name"], one["required"]) for one in parameters}
+    found = {(one["name"], one["required"]) for one in parameters}
+    assert {(name, False) for name in ("tenant_id", "request_id", "state", "limit", "after")} == found
 
 
 async def test_the_filters_of_usage_are_described(document: dict[str, Any]) -> None:

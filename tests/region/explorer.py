@@ -26,7 +26,7 @@ from regionquota.core.allocation import (
     request_moves,
     set_limit,
 )
-from regionquota.core.commands import Commit, Expire, Release
+from regionquota.core.commands import Commit, Release
 from regionquota.core.invariants import SliceChange
 from regionquota.core.quota import Kind, Region
 from regionquota.ports import Stored
@@ -234,7 +234,7 @@ class World:
         elif kind == "refund":
             finish(store.transact([adjust(-self.random.randint(1, 3), request=f"refund-{self.steps['call']}")], now))
         elif kind == "sweep":
-            finish(store.transact([Expire(name) for name, _ in finish(store.expired(now, 100))], now))
+            finish(store.expire(now, 100))
         elif mine:
             name = self.random.choice(mine)
             # What expired is not committed here: late, it may be charged beyond the slice.

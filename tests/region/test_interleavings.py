@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from tests.region.explorer import Violation, explore
 
@@ -49,7 +50,7 @@ def applied_otherwise(monkeypatch: pytest.MonkeyPatch, otherwise: Apply) -> None
 
 def test_fence_1_is_missed_when_an_older_revision_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def unfenced(holding: Holding | None, *rest: Any) -> Holding | None:
-        return apply(None if holding is None else replace(holding, revision=0), *rest)
+        return apply(None if holding is None else msgspec.structs.replace(holding, revision=0), *rest)
 
     applied_otherwise(monkeypatch, unfenced)
     missed("B")

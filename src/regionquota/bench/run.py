@@ -8,12 +8,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
 import asyncpg
 import msgspec
 
+from regionquota.bench.backlog import hold, sweep_rate
 from regionquota.bench.caller import Caller
 from regionquota.bench.load import Measured, Unit, at_rate, expect, saturate
 from regionquota.bench.pgbench import pgbench
@@ -44,6 +46,7 @@ class Options:
     tenants: int = 10_000
     connections: int = 64
     batch_connections: int = 8
+    open_holds: int = 1_000_000
     pgbench_clients: int = 16
     seed: int = 1
 
@@ -56,6 +59,9 @@ class Result:
     settings: Mapping[str, str] = field(default_factory=dict)
     rates: dict[str, list[float]] = field(default_factory=dict)
     latencies_ms: dict[str, dict[str, float]] = field(default_factory=dict)
+    expirations_per_second: float = 0.0
+    open_holds_ratio: float = 0.0
+    """How much longer a reserve takes beside a million open holds."""
 
     def ratio(self, ours: str, yardstick: str) -> float:
         pairs = zip(self.rates[ours], self.rates[yardstick], strict=True)
@@ -76,6 +82,8 @@ class Result:
         return {
             **rounded,
             "p99_ms_half_load": round(self.latencies_ms["half_load"]["p99"], 2),
+            "expirations_per_second": round(self.expirations_per_second),
+            "open_holds_ratio": round(self.open_holds_ratio, 2),
             "per_second": {name: round(self.rate(name)) for name in self.rates},
             "latency_ms": self.latencies_ms,
             "settings": dict(self.settings),
@@ -115,6 +123,10 @@ class Bench:
                     await self._measure(dsn, callers)
                 self._say("latency at half of saturation")
                 await self._latencies(callers)
+                await self._beside_open_holds(dsn, callers)
+            self._say("one sweeper")
+            batch = self._base.sweeper.batch
+            self._result.expirations_per_second = await sweep_rate(dsn, options.tenants, batch)
         return self._result
 
     async def _measure(self, dsn: str, callers: Sequence[Caller]) -> None:
@@ -147,6 +159,16 @@ class Bench:
             rate = self._result.rate(load) / 2
             measured = await at_rate(callers, self._reserve(tenants), rate, seconds, self._options.seed)
             self._result.latencies_ms[name] = _percentiles(measured)
+
+    async def _beside_open_holds(self, dsn: str, callers: Sequence[Caller]) -> None:
+        options = self._options
+        unit = self._reserve(options.tenants)
+        before = await saturate(callers, unit, options.seconds)
+        self._say(f"making {options.open_holds:,} open holds")
+        await hold(dsn, options.open_holds, options.tenants, timedelta(days=1))
+        await saturate(callers, unit, options.seconds)  # every remembered counter has changed: not what is asked here
+        beside = await saturate(callers, unit, options.seconds)
+        self._result.open_holds_ratio = before.per_second / beside.per_second
 
     def _note(self, name: str, rate: float) -> None:
         self._result.rates.setdefault(name, []).append(rate)

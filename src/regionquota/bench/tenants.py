@@ -27,8 +27,11 @@ SELECT now(), tenant_id, 'unit', 'global', 1, 0, 0, $3
 """
 
 
-async def create_counters(dsn: str, region: Region, tenants: int) -> None:
-    """`tenants` each for the product (tenant-N) and for pgbench (pgbench-N), and one that is hot, in `region`."""
+async def create_counters(dsn: str, region: Region | None, tenants: int) -> None:
+    """`tenants` each for the product (tenant-N) and for pgbench (pgbench-N), and one that is hot.
+
+    `region` is whose database it must be; None: nobody's yet.
+    """
     connection = await asyncpg.connect(dsn)
     try:
         owner = await connection.fetchval("SELECT region FROM region_identity")

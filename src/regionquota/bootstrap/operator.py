@@ -3,16 +3,18 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from regionquota.adapters.etcd import history
 from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.adapters.postgres.transaction import Pool, open_pool
+from regionquota.adapters.postgres.usage import PostgresUsageLedger
 from regionquota.bootstrap.connections import connect_etcd, deadlines_of
 from regionquota.config import Config, require_deployment
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.errors import ConfigError
+from regionquota.ledger_ports import UsageLedger
 from regionquota.ports import AllocationStore, Directory, RegionStore, Stored
 
 POOL_SIZE = 2
@@ -27,6 +29,7 @@ class Operator:
     directory: Directory
     stores: Mapping[Region, RegionStore]
     history: Callable[[QuotaKey, int, int], Awaitable[Sequence[Stored]]]
+    ledgers: Mapping[Region, UsageLedger] = field(default_factory=dict)
 
 
 @asynccontextmanager
@@ -36,6 +39,7 @@ async def operator(config: Config, *, databases: bool = False) -> AsyncIterator[
     pools: dict[Region, Pool] = {}
     try:
         stores: dict[Region, RegionStore] = {}
+        ledgers: dict[Region, UsageLedger] = {}
         if databases:
             require_deployment(config)
             deadlines = replace(deadlines_of(config.postgres), statement=STATEMENT_TIMEOUT_S)
@@ -44,7 +48,9 @@ async def operator(config: Config, *, databases: bool = False) -> AsyncIterator[
                     raise ConfigError(f"deployment.regions.{name}.dsn is missing: this command reads its database")
                 pools[name] = await open_pool(region.dsn, password=region.secret(), size=POOL_SIZE, deadlines=deadlines)
                 stores[name] = PostgresRegionStore(pools[name], name, deadlines)
-        yield Operator(etcd.allocations, etcd.directory, stores, partial(history, etcd, deadline_s=HISTORY_TIMEOUT_S))
+                ledgers[name] = PostgresUsageLedger(pools[name], deadlines)
+        told = partial(history, etcd, deadline_s=HISTORY_TIMEOUT_S)
+        yield Operator(etcd.allocations, etcd.directory, stores, told, ledgers)
     finally:
         await asyncio.gather(*(pool.close() for pool in pools.values()))
         await etcd.close()

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import socket
-from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,20 +10,30 @@ from typing import Any
 import structlog
 
 from regionquota.adapters.etcd import EtcdClient
+from regionquota.adapters.postgres.cases import PostgresCaseStore
 from regionquota.adapters.postgres.database import claim
 from regionquota.adapters.postgres.store import PostgresRegionStore
+from regionquota.adapters.postgres.suspensions import PostgresSuspensionStore
 from regionquota.adapters.postgres.transaction import Pool
+from regionquota.adapters.postgres.usage import PostgresUsageLedger
 from regionquota.bootstrap.clock import SystemClock
 from regionquota.bootstrap.connections import connect_etcd, connect_postgres, deadlines_of
-from regionquota.bootstrap.serving import site, stop_signal, telemetry_of
+from regionquota.bootstrap.housekeeping import housekeeping
+from regionquota.bootstrap.operations import known_suspensions, operations
+from regionquota.bootstrap.reconciling import reconciler_of, reconciling
+from regionquota.bootstrap.serving import site, spare_collector, stop_signal, telemetry_of
 from regionquota.config import Config, require_region
 from regionquota.errors import StoreUnavailable
+from regionquota.http.ledger_api import LedgerApi
 from regionquota.http.quota_api import QuotaApi
+from regionquota.http.reconcile_api import ReconcileApi
 from regionquota.http.region_api import Bounds, RegionApi
-from regionquota.http.routes import routes
+from regionquota.http.routes import reconciliation_routes, routes
 from regionquota.http.server import Probe, application
+from regionquota.ledger_ports import UsageLedger
 from regionquota.loops import forever, stop
 from regionquota.ports import Clock, RegionStore, Stored
+from regionquota.reconciling_ports import CaseStore
 from regionquota.region.agent import Agent, Pace
 from regionquota.region.attendance import Attendance
 from regionquota.region.budgets import Budgets
@@ -34,6 +43,7 @@ from regionquota.region.follower import Follower
 from regionquota.region.group_commit import GroupCommit
 from regionquota.region.service import RegionService
 from regionquota.region.steps import Step
+from regionquota.region.suspensions import Suspensions
 from regionquota.region.sweeper import SweepOnDemand, sweep_all
 from regionquota.telemetry import ResourceUnits, Telemetry, observe_synchronised, observe_units
 
@@ -45,6 +55,7 @@ async def run_region(config: Config) -> None:
     require_region(config)
     stopping = stop_signal()
     async with telemetry_of(config) as telemetry, region_server(config, telemetry):
+        spare_collector()
         await stopping.wait()
         _log.info("stopping: finishing what was accepted", region=config.region.name)
 
@@ -58,7 +69,13 @@ async def region_server(config: Config, telemetry: Telemetry) -> AsyncIterator[s
         deadlines = deadlines_of(config.postgres)
         await claim(pool, config.region.name, deadlines)
         store = PostgresRegionStore(pool, config.region.name, deadlines)
-        async with _running(config, telemetry, store, etcd) as url:
+        suspensions = await known_suspensions(etcd.directory, PostgresSuspensionStore(pool, deadlines))
+        ledger = PostgresUsageLedger(pool, deadlines)
+        cases = PostgresCaseStore(pool, deadlines)
+        async with (
+            housekeeping(config, telemetry, pool),
+            _running(config, telemetry, store, etcd, suspensions, ledger, cases) as url,
+        ):
             yield url
     finally:
         await etcd.close()
@@ -74,7 +91,15 @@ async def _close(pool: Pool) -> None:
 
 
 @asynccontextmanager
-async def _running(config: Config, telemetry: Telemetry, store: RegionStore, etcd: EtcdClient) -> AsyncIterator[str]:
+async def _running(
+    config: Config,
+    telemetry: Telemetry,
+    store: RegionStore,
+    etcd: EtcdClient,
+    suspensions: Suspensions,
+    ledger: UsageLedger,
+    cases: CaseStore,
+) -> AsyncIterator[str]:
     """Everything that works in a region, started in order and ended in reverse."""
     clock = SystemClock()
     me = config.region.name
@@ -85,7 +110,7 @@ async def _running(config: Config, telemetry: Telemetry, store: RegionStore, etc
         store,
         clock,
         relist_interval_s=config.agent.relist_interval_s,
-        on_step=_transfer_watcher(telemetry, clock, me),
+        on_step=_step_watcher(telemetry, meter, clock, me),
     )
     attendance = Attendance(
         me,
@@ -116,10 +141,10 @@ async def _running(config: Config, telemetry: Telemetry, store: RegionStore, etc
         lanes=service_config.lanes,
         max_batch=service_config.max_batch,
         max_queue=service_config.max_queue,
-        on_batch=telemetry.instruments.batch_size.record,
+        on_batch=telemetry.calls.committed,
     )
     service = RegionService(
-        commits.submit,
+        commits.put,
         store,
         etcd.allocations,
         follower,
@@ -128,15 +153,19 @@ async def _running(config: Config, telemetry: Telemetry, store: RegionStore, etc
         clock,
         budgets=Budgets(me, follower.policy_of),
         overdue=SweepOnDemand(store, clock, config.sweeper.batch, meter.freed),
-        suspended=lambda _tenant: None,
+        suspended=suspensions.why,
         low_water=config.agent.low_water,
     )
     bounds = Bounds(service_config.default_ttl_s, service_config.max_ttl_s, service_config.max_requests_per_batch)
     api = RegionApi(me, service, bounds)
     quotas = QuotaApi(me, service, follower, clock)
+    reconciler = reconciler_of(config, telemetry, store, cases, service, follower, clock)
     _show_units(telemetry, me, attendance, follower, clock)
     app = application(
-        routes(api, quotas),
+        (
+            *routes(api, quotas, LedgerApi(me, ledger, follower)),
+            *reconciliation_routes(ReconcileApi(reconciler, cases)),
+        ),
         telemetry,
         _readiness(store, follower, clock),
         title=f"regionquota region {me}",
@@ -154,7 +183,11 @@ async def _running(config: Config, telemetry: Telemetry, store: RegionStore, etc
     commits.start()
     agent.start()
     try:
-        async with site(app, config.region.host, config.region.port, service_config.shutdown_grace_s) as url:
+        async with (
+            operations(config, telemetry, store, service, suspensions, clock),
+            reconciling(config, telemetry, reconciler, cases, clock),
+            site(app, config.region.host, config.region.port, service_config.shutdown_grace_s) as url,
+        ):
             yield url
         async with asyncio.timeout(service_config.shutdown_grace_s):
             await commits.stop()
@@ -190,8 +223,9 @@ def _readiness(store: RegionStore, follower: Follower, clock: Clock) -> Probe:
     return ready
 
 
-def _transfer_watcher(telemetry: Telemetry, clock: Clock, me: str) -> Callable[[Stored, Step], None]:
+def _step_watcher(telemetry: Telemetry, meter: DemandMeter, clock: Clock, me: str) -> Callable[[Stored, Step], None]:
     def watch(stored: Stored, step: Step) -> None:
+        meter.touch(stored.key)
         if not step.gave or stored.allocation is None:
             return
         for move in stored.allocation.moves_from(me):
@@ -203,13 +237,10 @@ def _transfer_watcher(telemetry: Telemetry, clock: Clock, me: str) -> Callable[[
 
 def _show_units(telemetry: Telemetry, me: str, attendance: Attendance, follower: Follower, clock: Clock) -> None:
     def units() -> Iterable[ResourceUnits]:
-        sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-        for held in attendance.holdings:
-            stored = follower.known(held.key)
-            pool = stored.allocation.pool if stored is not None and stored.allocation is not None else 0
-            parts = (held.slice, held.counter.used, held.counter.reserved, pool)
-            sums[held.key.resource] = [total + part for total, part in zip(sums[held.key.resource], parts, strict=True)]
-        return [ResourceUnits(resource, *parts) for resource, parts in sums.items()]
+        return [
+            ResourceUnits(resource, *parts, *follower.pools.of(resource))
+            for resource, parts in attendance.sums.totals.items()
+        ]
 
     observe_units(telemetry.meter, me, units)
     observe_synchronised(telemetry.meter, me, lambda: clock.now() - follower.heard_at if follower.heard_at else None)

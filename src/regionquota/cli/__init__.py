@@ -5,7 +5,19 @@ from typing import Annotated
 
 import typer
 
-from regionquota.cli import bench, daemons, dev, looking, quotas, regions, replaying
+from regionquota.cli import (
+    bench,
+    daemons,
+    dev,
+    ledger,
+    looking,
+    quotas,
+    reconcile,
+    regions,
+    replaying,
+    reservations,
+    tenants,
+)
 from regionquota.cli.frame import out
 
 app = typer.Typer(
@@ -40,6 +52,10 @@ app.command("coordinator", epilog="Example: regionquota coordinator --config con
 )
 app.command("migrate", epilog="Example: regionquota migrate --config config/region.toml")(daemons.migrate_)
 app.add_typer(quotas.app, name="quota")
+app.add_typer(reconcile.app, name="reconcile")
+app.add_typer(reservations.app, name="reservation")
+app.add_typer(tenants.app, name="tenant")
+app.add_typer(ledger.app, name="ledger")
 app.command("transfers", epilog="Example: regionquota transfers --follow")(looking.transfers)
 app.command("audit", epilog="Example: regionquota audit --json")(looking.check)
 app.command(

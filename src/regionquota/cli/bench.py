@@ -23,6 +23,7 @@ async def bench(
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Of all measurements; ratios are medians.")] = 3,
     tenants: Annotated[int, typer.Option(min=1, max=1_000_000, help="For the loads that are spread.")] = 10_000,
     connections: Annotated[int, typer.Option(min=1, max=1000, help="Connections that call the server.")] = 64,
+    open_holds: Annotated[int, typer.Option(min=0, max=10_000_000, help="To measure reserves beside.")] = 1_000_000,
     json: JsonOption = False,
 ) -> None:
     """Measure durable reserves over HTTP beside pgbench, on one Postgres, in one run. About three minutes.
@@ -30,7 +31,7 @@ async def bench(
     Starts what it needs, calls it over loopback only, and leaves nothing behind.
     """
     die_with_parent()
-    options = Options(seconds=seconds, rounds=rounds, tenants=tenants, connections=connections)
+    options = Options(seconds=seconds, rounds=rounds, tenants=tenants, connections=connections, open_holds=open_holds)
     base = Config()
     base = replace(base, telemetry=replace(base.telemetry, log_level="warning"))
     with scratch_directory() as directory:
@@ -55,6 +56,11 @@ def _show(result: Result) -> None:
     print_table(("durable reserves over HTTP", "per second", "pgbench", "ratio"), rows)
     commits = [(name, round(result.rate(name))) for name in ("hot_reserve_commit", "spread_reserve_commit")]
     print_table(("reserve and commit, two calls", "pairs per second"), commits)
+    out.print(
+        f"One sweeper ends {result.expirations_per_second:,.0f} holds a second.\n"
+        f"Beside {result.options.open_holds:,} open holds a reserve takes {result.open_holds_ratio:.2f} times as long.",
+        highlight=False,
+    )
     columns = ("p50", "p90", "p99", "p99.9", "per_second")
     print_table(
         ("latency, ms", *columns),

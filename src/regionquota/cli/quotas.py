@@ -1,10 +1,13 @@
 """The commands of `regionquota quota`."""
 
+from pathlib import Path
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from regionquota.bootstrap.operator import operator
+from regionquota.cli import policies
 from regionquota.cli.frame import (
     NEGATIVE_NUMBERS,
     ConfigOption,
@@ -16,28 +19,54 @@ from regionquota.cli.frame import (
     print_json,
     print_table,
 )
-from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit
-from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, Kind, QuotaKey
+from regionquota.core.allocation import UNLIMITED, Allocation, LimitSource, VersionedLimit
+from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, QuotaKey
 from regionquota.errors import InvalidRequest, RegionQuotaError
-from regionquota.http.answers import whole
+from regionquota.http import answers
 from regionquota.http.decoding import check_identifier
-from regionquota.limits import put_limit
+from regionquota.http.quota_api import limit_word
+from regionquota.limits import LimitWord, put_limits, remove_quota
 from regionquota.ports import AllocationStore, Stored
 
-app = typer.Typer(no_args_is_help=True, help="Set and look at limits.")
+app = typer.Typer(no_args_is_help=True, help="Set and look at limits and policies.")
 
 Tenant = Annotated[str, typer.Argument(help="Tenant id.")]
 Resource = Annotated[str, typer.Argument(help="Resource name, such as vcpu.")]
 
 
-@app.command("set", context_settings=NEGATIVE_NUMBERS, epilog="Example: regionquota quota set acme vcpu 500")
+@app.command(
+    "set",
+    context_settings=NEGATIVE_NUMBERS,
+    epilog="Examples: regionquota quota set acme vcpu 500 · "
+    "regionquota quota set acme calls 1000 --kind rate --refill 100/60s · "
+    "regionquota quota set acme mails 5000 --kind consumable --period day --time-zone Europe/Berlin · "
+    "regionquota quota set acme vcpu --enforcement soft",
+)
 @command
 async def set_(
     tenant: Tenant,
     resource: Resource,
-    limit: Annotated[str, typer.Argument(help=f"0 to {MAX_AMOUNT}, or none to take an override back.")],
+    limit: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"0 to {MAX_AMOUNT}, unlimited, or none to take an override back. Left out: as it is, to change the "
+            "policy only."
+        ),
+    ] = None,
     scope: ScopeOption = GLOBAL_SCOPE,
-    kind: Annotated[Kind | None, typer.Option(help="Of a new quota; allocated if left out.")] = None,
+    kind: policies.KindOption = None,
+    refill: policies.RefillOption = None,
+    period: policies.PeriodOption = None,
+    time_zone: policies.ZoneOption = None,
+    enforcement: policies.EnforcementOption = None,
+    enforced_percent: policies.PercentOption = None,
+    admission: policies.AdmissionOption = None,
+    max_single: policies.SingleOption = None,
+    min_ttl: policies.MinTtlOption = None,
+    max_ttl: policies.MaxTtlOption = None,
+    max_overdraft: policies.OverdraftOption = None,
+    parent: policies.ParentOption = None,
+    guarantee: policies.GuaranteeOption = None,
     override: Annotated[bool, typer.Option("--override", help="Set the override, not the plan.")] = False,
     version: Annotated[
         int | None,
@@ -46,19 +75,110 @@ async def set_(
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Set a limit over all regions. It holds at once for what is free; what is in use is collected as it falls."""
-    key = _key(tenant, resource, scope)
+    """Set a limit over all regions, and the rules that go with it; what is left out stays as it is.
+
+    It holds at once for what is free; what is in use is collected as it falls.
+    """
+    fields: dict[str, Any] = {
+        **policies.given(
+            limit=limit,
+            enforced_percent=enforced_percent,
+            max_single_amount=max_single,
+            min_ttl_s=min_ttl,
+            max_ttl_s=max_ttl,
+            max_overdraft=max_overdraft,
+            guarantee=guarantee,
+        ),
+        **policies.refill_of(refill),
+        **{
+            name: value
+            for name, value in (
+                ("kind", kind),
+                ("period", period),
+                ("time_zone", time_zone),
+                ("enforcement", enforcement),
+                ("parent", parent),
+                ("version", version),
+            )
+            if value is not None
+        },
+    }
+    if admission is not None:
+        fields["admission_open"] = admission is policies.Admission.OPEN
     source = LimitSource.OVERRIDE if override else LimitSource.PLAN
-    amount = _amount(limit, source)
+    stored = await _set(_key(tenant, resource, scope), source, fields, config)
+    _show_set(stored, source, json=json)
+
+
+@app.command(
+    epilog="Example: regionquota quota suspend acme vcpu · regionquota quota suspend acme vcpu --undo",
+)
+@command
+async def suspend(
+    tenant: Tenant,
+    resource: Resource,
+    scope: ScopeOption = GLOBAL_SCOPE,
+    undo: Annotated[bool, typer.Option("--undo", help="Admit again.")] = False,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Admit nothing new to one quota; what is held is still settled. The same as quota set … --admission closed."""
+    key = _key(tenant, resource, scope)
+    stored = await _set(key, None, {"admission_open": undo}, config)
+    _show_set(stored, LimitSource.PLAN, json=json)
+
+
+@app.command(
+    "set-many",
+    epilog="Example: regionquota quota set-many limits.toml, which holds [[limits]] tables: "
+    'tenant_id = "acme", resource = "vcpu", limit = 500, …',
+)
+@command
+async def set_many(
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml|json", help="limits: a list; fields as in the HTTP API.")],
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Set several limits, of any tenants, all or none."""
+    limits = policies.read_limits(file)
+    keys = [_file_word(file, limit, 1, place).key for place, limit in enumerate(limits)]
+    repeated = [key for key in keys if keys.count(key) > 1]
+    if repeated:
+        raise InvalidRequest("limits", f"{file}: limits must name each quota once, got {repeated[0]} again")
     async with operator(configuration(config)) as connected:
-        chosen = version or await _next_version(connected.allocations, key, source)
-        revision, allocation = await put_limit(connected.allocations, key, kind, source, VersionedLimit(amount, chosen))
+        versions = [await _version(connected.allocations, limit) for limit in limits]
+        words = [_file_word(file, limit, versions[place], place) for place, limit in enumerate(limits)]
+        done = await put_limits(connected.allocations, words)
+    found = [Stored(key, revision, allocation) for key, (revision, allocation) in zip(keys, done, strict=True)]
     if json:
-        print_json(_describe(Stored(key, revision, allocation)))
+        print_json([_describe(stored) for stored in found])
         return
-    collecting = max(0, -allocation.pool)
-    state = f"{collecting:,} units are still being collected" if collecting else "in force"
-    out.print(f"{key}: limit {allocation.limit:,} ({source} version {chosen}), {state}", highlight=False)
+    for word, stored in zip(words, found, strict=True):
+        _show_set(stored, word.source, json=False)
+
+
+@app.command(epilog="Example: regionquota quota remove acme vcpu")
+@command
+async def remove(
+    tenant: Tenant,
+    resource: Resource,
+    scope: ScopeOption = GLOBAL_SCOPE,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """End a quota that no region owns a part of any more: set the limit 0 first, and let what is used come back."""
+    key = _key(tenant, resource, scope)
+    async with operator(configuration(config)) as connected:
+        try:
+            removed = await remove_quota(connected.allocations, key)
+        except InvalidRequest as error:
+            raise RegionQuotaError(str(error)) from None  # nothing is wrong with what was asked
+    if not removed:
+        raise _unknown(key)
+    if json:
+        print_json({"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope, "removed": True})
+    else:
+        out.print(f"{key}: removed", markup=False, highlight=False)
 
 
 @app.command(epilog="Example: regionquota quota get acme vcpu --json")
@@ -75,15 +195,16 @@ async def get(
     async with operator(configuration(config)) as connected:
         revision, allocation = await connected.allocations.read(key)
     if allocation is None:
-        raise RegionQuotaError(f"unknown quota {key}: set one with regionquota quota set {tenant} {resource} LIMIT")
+        raise _unknown(key)
     if json:
         print_json(_describe(Stored(key, revision, allocation)))
         return
     rows: list[tuple[str, object]] = [
         ("kind", allocation.kind.value),
-        ("limit", allocation.limit),
+        ("limit", _limit(allocation)),
         ("plan", _word(allocation.plan)),
         ("override", _word(allocation.override)),
+        *policies.in_words(allocation),
         ("pool", allocation.pool),
         *((f"slice of {region}", size) for region, size in sorted(allocation.slices.items())),
         *(
@@ -111,14 +232,15 @@ async def list_(
         return
     regions = sorted({region for stored in found for region in _allocation(stored).slices})
     print_table(
-        ("tenant", "resource", "scope", "kind", "limit", "pool", *regions),
+        ("tenant", "resource", "scope", "kind", "limit", "policy", "pool", *regions),
         (
             (
                 stored.key.tenant,
                 stored.key.resource,
                 stored.key.scope,
                 _allocation(stored).kind.value,
-                _allocation(stored).limit,
+                _limit(_allocation(stored)),
+                _policy(_allocation(stored)),
                 _allocation(stored).pool,
                 *(_allocation(stored).slices.get(region) for region in regions),
             )
@@ -127,30 +249,64 @@ async def list_(
     )
 
 
+async def _set(key: QuotaKey, source: LimitSource | None, fields: dict[str, Any], config: Path | None) -> Stored:
+    """`source` None: whichever there is."""
+    policies.check(fields if source is None else {**fields, "source": source.value})
+    async with operator(configuration(config)) as connected:
+        _, known = await connected.allocations.read(key)
+        if source is None:
+            source = LimitSource.OVERRIDE if known is not None and known.plan is None else LimitSource.PLAN
+        body = policies.complete({**fields, "scope": key.scope, "source": source.value}, known, source)
+        word = policies.word_for(key.tenant, key.resource, body)
+        try:
+            [(revision, allocation)] = await put_limits(connected.allocations, [word])
+        except InvalidRequest as error:
+            raise policies.as_option(error) from None
+    return Stored(key, revision, allocation)
+
+
+def _show_set(stored: Stored, source: LimitSource, *, json: bool) -> None:
+    if json:
+        print_json(_describe(stored))
+        return
+    allocation = _allocation(stored)
+    said = policies.word_of(allocation, source)
+    limit = "unlimited" if allocation.unlimited else f"{allocation.limit:,}"
+    collecting = max(0, -allocation.pool)
+    state = f"{collecting:,} units are still being collected" if collecting else "in force"
+    version = "" if said is None else f" ({source} version {said.version})"
+    out.print(
+        f"{stored.key}: limit {limit}{version}, policy {_policy(allocation)}, {state}",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
+
+
+def _file_word(file: Path, limit: policies.NamedLimit, version: int, place: int) -> LimitWord:
+    """Raises `InvalidRequest` that names the place in the file."""
+    try:
+        return limit_word(limit.tenant_id, limit.resource, msgspec.structs.replace(limit, version=version))
+    except InvalidRequest as error:
+        raise InvalidRequest(error.field, f"{file}: limits[{place}].{error}") from None
+
+
+async def _version(allocations: AllocationStore, limit: policies.NamedLimit) -> int:
+    """The one that the file says, else the next."""
+    if limit.version is not None:
+        return limit.version
+    _, known = await allocations.read(QuotaKey(limit.tenant_id, limit.resource, limit.scope))
+    word = policies.word_of(known, LimitSource(limit.source))
+    return 1 if word is None else word.version + 1
+
+
+def _unknown(key: QuotaKey) -> RegionQuotaError:
+    return RegionQuotaError(
+        f"unknown quota {key}: set one with regionquota quota set {key.tenant} {key.resource} LIMIT"
+    )
+
+
 def _key(tenant: str, resource: str, scope: str) -> QuotaKey:
     named = (("tenant", tenant), ("resource", resource), ("scope", scope))
     return QuotaKey(*(check_identifier(field, value) for field, value in named))
-
-
-def _amount(text: str, source: LimitSource) -> int | None:
-    if text == "none" and source is LimitSource.OVERRIDE:
-        return None
-    try:
-        amount = int(text.replace("_", ""))
-    except ValueError:
-        amount = -1
-    if not 0 <= amount <= MAX_AMOUNT:
-        more = ", or none" if source is LimitSource.OVERRIDE else ""
-        raise InvalidRequest("limit", f"limit must be an integer from 0 to {MAX_AMOUNT}{more}, got {text!r}")
-    return amount
-
-
-async def _next_version(allocations: AllocationStore, key: QuotaKey, source: LimitSource) -> int:
-    _, allocation = await allocations.read(key)
-    if allocation is None:
-        return 1
-    known = allocation.plan if source is LimitSource.PLAN else allocation.override
-    return 1 if known is None else known.version + 1
 
 
 def _allocation(stored: Stored) -> Allocation:
@@ -161,7 +317,18 @@ def _allocation(stored: Stored) -> Allocation:
 def _word(limit: VersionedLimit | None) -> str:
     if limit is None or limit.amount is None:
         return "-"
-    return f"{limit.amount:,} (version {limit.version})"
+    amount = "unlimited" if limit.amount is UNLIMITED else f"{limit.amount:,}"
+    return f"{amount} (version {limit.version})"
+
+
+def _limit(allocation: Allocation) -> int | str:
+    return "unlimited" if allocation.unlimited else allocation.limit
+
+
+def _policy(allocation: Allocation) -> str:
+    """In one cell: the generation, and what is not the default."""
+    (_, generation), *others = policies.in_words(allocation)
+    return ", ".join([f"no. {generation}", *(f"{name} {value}" for name, value in others)])
 
 
 def _describe(stored: Stored) -> dict[str, Any]:
@@ -175,5 +342,6 @@ def _describe(stored: Stored) -> dict[str, Any]:
         "plan": allocation.plan,
         "override": allocation.override,
         "epoch": allocation.epoch,
-        **(whole(stored) or {}),
+        "policy": answers.policy(allocation.kind, allocation.policy),
+        **(answers.whole(stored) or {}),
     }

@@ -7,12 +7,12 @@ import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any, Final, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from regionquota.config.secrets import refuse_secrets
-from regionquota.config.sections import KINDS, Addresses, Config, DeployedRegion, RegionName, takes
+from regionquota.config.sections import KINDS, Addresses, Config, TruthConfig, takes
 from regionquota.errors import ConfigError
 
 PREFIX: Final = "REGIONQUOTA_"
@@ -104,7 +104,8 @@ def _from_text(section: str, key: str, text: str, variable: str) -> _Setting:
 
 def _convert(kind: Any, setting: _Setting) -> Any:
     if get_origin(kind) is Mapping:
-        return _regions(setting)
+        name_kind, cls = get_args(kind)
+        return _tables(name_kind, cls, setting)
     try:
         return msgspec.convert(setting.value, kind, strict=setting.strict, dec_hook=_path)
     except msgspec.ValidationError:
@@ -119,19 +120,19 @@ def _path(kind: type, value: object) -> object:
     return kind(value)
 
 
-def _regions(setting: _Setting) -> dict[str, DeployedRegion]:
-    kinds = get_type_hints(DeployedRegion, include_extras=True)
-    required = [f.name for f in fields(DeployedRegion) if f.default is MISSING]
-    regions = {}
+def _tables(name_kind: Any, cls: Any, setting: _Setting) -> dict[str, Any]:
+    kinds = get_type_hints(cls, include_extras=True)
+    required = [f.name for f in fields(cls) if f.default is MISSING]
+    tables = {}
     for name, entry in _convert(dict[str, Any], setting).items():
         where = f"{setting.origin}.{name}"
-        _convert(RegionName, _Setting(name, f"a region's name in {setting.origin}"))
+        _convert(name_kind, _Setting(name, f"a name in {setting.origin}"))
         if not isinstance(entry, dict) or not set(required) <= set(entry):
             raise ConfigError(f"{where} takes a table with {', '.join(required)} at least")
         _refuse_unknown(entry, kinds, "", where)
         values = {key: _convert(kinds[key], _Setting(value, f"{where}.{key}")) for key, value in entry.items()}
-        regions[name] = DeployedRegion(**values)
-    return regions
+        tables[name] = cls(**values)
+    return tables
 
 
 def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], prefix: str, where: str) -> None:
@@ -161,3 +162,15 @@ def _check_together(config: Config) -> None:
         )
     if (etcd.cert_file is None) != (etcd.key_file is None):
         raise ConfigError("etcd.cert_file and etcd.key_file go together: set both, or neither")
+    for name, source in config.reconcile.sources.items():
+        _check_source(f"reconcile.sources.{name}", source)
+
+
+def _check_source(where: str, source: TruthConfig) -> None:
+    needed = ("url",) if source.kind == "http" else ("dsn", "query")
+    for key in ("url", "dsn", "query", "password_file"):
+        given = getattr(source, key) is not None
+        if key in needed and not given:
+            raise ConfigError(f'{where}.{key} is missing: kind "{source.kind}" needs {" and ".join(needed)}')
+        if given and key not in needed and (source.kind == "http" or key == "url"):
+            raise ConfigError(f'{where}.{key} does not belong to kind "{source.kind}": leave it out')

@@ -93,6 +93,53 @@ class SweeperConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResolverConfig:
+    url: Url | None = None
+    interval_s: Seconds = 10.0
+    timeout_s: Seconds = 5.0
+    batch: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerConfig:
+    days_ahead: Annotated[int, Meta(ge=1, le=366)] = 14
+    weeks_ahead: Annotated[int, Meta(ge=1, le=52)] = 3
+    retention_days: Annotated[int, Meta(ge=2, le=36_500)] = 400
+    archive_directory: Path | None = None
+    idempotency_days: Annotated[int, Meta(ge=7, le=3650)] = 7
+    meter_days: Annotated[int, Meta(ge=7, le=3650)] = 90
+    interval_s: Annotated[float, Meta(ge=0.01, le=86_400)] = 600.0
+    batch: Annotated[int, Meta(ge=1, le=100_000)] = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthConfig:
+    """One source of truth. `url` belongs to kind http; `dsn`, `password_file` and `query` to kind sql."""
+
+    kind: Literal["http", "sql"]
+    resources: Annotated[tuple[Text, ...], Meta(min_length=1, description="a list of resources or patterns")]
+    url: Url | None = None
+    dsn: Dsn | None = field(default=None, repr=False)
+    password_file: Path | None = None
+    query: Text | None = None
+    counts: Literal["allocated", "consumable"] = "allocated"
+    apply: bool = False
+    floor: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 0
+    interval_s: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
+
+    def secret(self) -> str | None:
+        return read_secret(self.password_file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcileConfig:
+    settle_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
+    after_close_s: Annotated[float, Meta(ge=1, le=604_800)] = 3600.0
+    timeout_s: Seconds = 10.0
+    sources: Mapping[RegionName, TruthConfig] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorConfig:
     host: Text = "127.0.0.1"
     port: Port = 8090
@@ -141,6 +188,9 @@ class Config:
     agent: AgentConfig = AgentConfig()
     service: ServiceConfig = ServiceConfig()
     sweeper: SweeperConfig = SweeperConfig()
+    ledger: LedgerConfig = LedgerConfig()
+    resolver: ResolverConfig = ResolverConfig()
+    reconcile: ReconcileConfig = field(default_factory=ReconcileConfig)
     coordinator: CoordinatorConfig = CoordinatorConfig()
     planner: PlannerConfig = PlannerConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
@@ -163,7 +213,7 @@ def takes(kind: Any) -> str:
         return takes(get_args(kind)[0])
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(f'"{choice}"' for choice in get_args(kind))
-    return "a path" if kind is Path else "a table"
+    return "true or false" if kind is bool else "a path" if kind is Path else "a table"
 
 
 def check_region_name(what: str, name: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regionquota.config.secrets import refuse_secrets
-from regionquota.config.sections import Config, DeployedRegion
+from regionquota.config.sections import Config, DeployedRegion, TruthConfig
 
 
 def render(config: Config, sections: Collection[str]) -> str:
@@ -33,7 +33,9 @@ def _toml(value: Any) -> str:
             return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
         case tuple():
             return f"[{', '.join(map(_toml, value))}]"
-        case DeployedRegion():
+        case bool():
+            return str(value).lower()
+        case DeployedRegion() | TruthConfig():
             return _toml({key: item for key, item in asdict(value).items() if item is not None})
         case Mapping():
             return f"{{ {', '.join(f'{key} = {_toml(item)}' for key, item in value.items())} }}"

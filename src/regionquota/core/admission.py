@@ -1,6 +1,6 @@
 """Whether one line of a request may be held: the one inequality, and what a policy makes of it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from regionquota.core import counter as counters
 from regionquota.core.commands import DenyReason
@@ -8,8 +8,7 @@ from regionquota.core.counter import Counter
 from regionquota.core.slice import Holding
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """The counter with the hold on it. `over` units were not available; `would_deny` is what a hard limit had said."""
 
     counter: Counter

@@ -1,14 +1,16 @@
 """The balances that a batch works on: what was loaded, what time has done to it, and what is to be written."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from regionquota.core import counter as counters
 from regionquota.core.commands import Adjustment, Reading
 from regionquota.core.counter import Counter
 from regionquota.core.entries import Cause, Entry, EntryKind, entries_of
 from regionquota.core.periods import Epoch
-from regionquota.core.quota import QuotaKey
+from regionquota.core.quota import MAX_AMOUNT, QuotaKey
 from regionquota.core.reservation import Reservation
 from regionquota.core.slice import Holding, at
 
@@ -100,7 +102,7 @@ class Balances:
             return self._put(replace(holding, counter=counter))
         closed, current = counters.carry_debt(counter, holding.counter)
         self._explain(key, epoch, self._closed[key, epoch], counter, cause)
-        carry = replace(cause, kind=EntryKind.CARRY)
+        carry = cause._replace(kind=EntryKind.CARRY)
         self._explain(key, epoch, counter, closed, carry)
         self._closed[key, epoch] = closed
         self._writes.closed[key, epoch] = closed
@@ -125,9 +127,14 @@ class Balances:
 
     def _with_lien(self, holding: Holding) -> Holding:
         """Keep in the parent what of a guarantee is not in use. Without the parent at hand the lien stays as it was."""
-        unused = holding.unused_guarantee
-        parent = self._holdings.get(holding.parent) if holding.parent is not None else None
-        if unused == holding.lien or parent is None:
+        if not holding.lien and not holding.policy.guarantee:
             return holding
-        self._put(replace(parent, guaranteed=parent.guaranteed + unused - holding.lien))
+        parent = self._holdings.get(holding.parent) if holding.parent is not None else None
+        if parent is None:
+            return holding
+        others = parent.guaranteed - holding.lien
+        unused = min(holding.unused_guarantee, MAX_AMOUNT - others)
+        if unused == holding.lien:
+            return holding
+        self._put(replace(parent, guaranteed=others + unused))
         return replace(holding, lien=unused)

@@ -1,17 +1,17 @@
 """What a caller may ask of the ledger, and what it may answer. Validated at the edge: nothing is checked twice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
+
+import msgspec
 
 from regionquota.core.quota import QuotaKey
 from regionquota.core.reservation import Event, Reservation
 from regionquota.core.slice import Holding
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(NamedTuple):
     """A further line of a request. `via`: the lines (the first is 0) that it is charged for; see `Line`."""
 
     key: QuotaKey
@@ -19,8 +19,7 @@ class Charge:
     via: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reserve:
+class Reserve(msgspec.Struct, frozen=True, gc=False):
     """Hold `amount` for `ttl_s` seconds, and what `also` says, all or none.
 
     The caller chooses `reservation_id`, so that a repeat names the same. No two lines name the same quota.
@@ -39,45 +38,46 @@ class Reserve:
         return (self.key, *(line.key for line in self.also))
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True, gc=False):
     """The work begins, by this operation and no other; from now on the hold does not end by itself."""
 
     reservation_id: str
     operation_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """`actual` None commits what was reserved; `lines` says what further lines are settled at."""
+class Commit(msgspec.Struct, frozen=True, gc=False):
+    """`actual` None commits what was reserved; `lines` says what further lines are settled at.
+
+    `reason` goes to the usage ledger.
+    """
 
     reservation_id: str
     actual: int | None = None
-    lines: Mapping[QuotaKey, int] = field(default_factory=dict)
+    lines: Mapping[QuotaKey, int] = msgspec.field(default_factory=dict)
+    reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True, gc=False):
+    """`reason` goes to the usage ledger, where the release repays a debt; else there is no line to hold it."""
+
     reservation_id: str
+    reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Extend:
+class Extend(msgspec.Struct, frozen=True, gc=False):
     """Let the hold end `ttl_s` seconds from now."""
 
     reservation_id: str
     ttl_s: int
 
 
-@dataclass(frozen=True, slots=True)
-class Expire:
+class Expire(msgspec.Struct, frozen=True, gc=False):
     """The sweeper's word; it does nothing to a hold that was extended or settled in the meantime."""
 
     reservation_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Adjust:
+class Adjust(msgspec.Struct, frozen=True, gc=False):
     """Change `used` by `delta`, which is not 0, here and in the quotas that `also` names, all or none."""
 
     key: QuotaKey
@@ -93,8 +93,7 @@ class Adjust:
         return (self.key, *self.also)
 
 
-@dataclass(frozen=True, slots=True)
-class Meter:
+class Meter(msgspec.Struct, frozen=True, gc=False):
     """`source` has counted `total` units of `key` since its `incarnation` began; this is its word number `sequence`."""
 
     key: QuotaKey
@@ -109,8 +108,7 @@ class Meter:
         return (self.key, *self.also)
 
 
-@dataclass(frozen=True, slots=True)
-class Pledge:
+class Pledge(msgspec.Struct, frozen=True, gc=False):
     """Keep in `parent` what of the guarantee of `key` is not in use."""
 
     key: QuotaKey
@@ -135,8 +133,7 @@ class DenyReason(StrEnum):
     ADMISSION_CLOSED = "ADMISSION_CLOSED"
 
 
-@dataclass(frozen=True, slots=True)
-class Adjustment:
+class Adjustment(msgspec.Struct, frozen=True, gc=False):
     """An adjustment as it was answered: `used` and `available` are those right after it."""
 
     key: QuotaKey
@@ -150,8 +147,7 @@ class Adjustment:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, gc=False):
     """How far a source has been counted: `added` is what its last word added."""
 
     key: QuotaKey
@@ -164,8 +160,7 @@ class Reading:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Granted:
+class Granted(msgspec.Struct, frozen=True, gc=False):
     """`would_deny`: the policy let it in though it does not fit."""
 
     reservation: Reservation
@@ -174,8 +169,7 @@ class Granted:
     would_deny: DenyReason | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Denied:
+class Denied(msgspec.Struct, frozen=True, gc=False):
     """`holding` is that of the line that does not fit, `amount` what the line asks for; `free` is what it could get."""
 
     reason: DenyReason
@@ -184,38 +178,33 @@ class Denied:
     free: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Suspended:
+class Suspended(msgspec.Struct, frozen=True, gc=False):
     """The tenant may not reserve anything, whatever its quotas say."""
 
     tenant: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownQuota:
+class UnknownQuota(msgspec.Struct, frozen=True, gc=False):
     """No row for the quota in this region; another may have one."""
 
     key: QuotaKey
 
 
-@dataclass(frozen=True, slots=True)
-class RequestConflict:
+class RequestConflict(msgspec.Struct, frozen=True, gc=False):
     """The request id is known with other content."""
 
     request_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """Committed, released, expired or extended: the reservation as it is now."""
 
     reservation: Reservation
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Forbidden:
+class Forbidden(msgspec.Struct, frozen=True, gc=False):
     """The reservation's state has no such transition, or it was committed with another amount."""
 
     reservation: Reservation
@@ -223,19 +212,16 @@ class Forbidden:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotFound:
+class NotFound(msgspec.Struct, frozen=True, gc=False):
     reservation_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Adjusted:
+class Adjusted(msgspec.Struct, frozen=True, gc=False):
     adjustment: Adjustment
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Metered:
+class Metered(msgspec.Struct, frozen=True, gc=False):
     """`replayed`: a word that was heard before, or overtaken by a later one; it added nothing."""
 
     reading: Reading
@@ -243,13 +229,11 @@ class Metered:
     replayed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Pledged:
+class Pledged(msgspec.Struct, frozen=True, gc=False):
     holding: Holding
 
 
-@dataclass(frozen=True, slots=True)
-class Invalid:
+class Invalid(msgspec.Struct, frozen=True, gc=False):
     """The request does not fit the balance it names: `field` says which part of it."""
 
     field: str

@@ -35,9 +35,10 @@ class Corrections:
             if known.digest != command.digest:
                 return RequestConflict(command.request_id)
             return Adjusted(known, replayed=True)
-        holding = self._balances.view(command.key)
-        if holding is None:
-            return UnknownQuota(command.key)
+        holdings = [self._balances.view(key) for key in command.keys]
+        holding = holdings[0]
+        if holding is None or None in holdings:
+            return UnknownQuota(command.keys[holdings.index(None)])
         used = holding.counter.used
         if -command.delta > used:
             return Invalid("delta", f"delta {command.delta} would take used below 0: it is {used}")
@@ -65,9 +66,10 @@ class Corrections:
 
     def meter(self, command: Meter) -> Outcome:
         """Totals are absolute, so a word that is repeated or overtaken adds nothing."""
-        holding = self._balances.view(command.key)
-        if holding is None:
-            return UnknownQuota(command.key)
+        holdings = [self._balances.view(key) for key in command.keys]
+        holding = holdings[0]
+        if holding is None or None in holdings:
+            return UnknownQuota(command.keys[holdings.index(None)])
         name = (command.key, command.source, command.incarnation)
         known = self._readings.get(name)
         if known is not None and command.sequence <= known.sequence:
@@ -109,12 +111,11 @@ class Corrections:
 
     def _can_charge(self, key: QuotaKey, amount: int) -> bool:
         holding = self._balances.view(key)
-        return holding is None or counters.can_charge(holding.counter, amount)
+        assert holding is not None, "looked for before"
+        return counters.can_charge(holding.counter, amount)
 
     def _change(self, key: QuotaKey, delta: int, cause: Cause) -> None:
         """A quota that was defined later than the usage began may have less to take back than the one it goes with."""
-        if self._balances.view(key) is None:
-            return
         holding = self._balances.turned(key)
         before = holding.counter
         if delta < 0:

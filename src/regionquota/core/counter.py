@@ -6,14 +6,14 @@
 Both hold after every function here; Postgres states them again as CHECK constraints.
 """
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from regionquota.core.quota import MAX_AMOUNT
 from regionquota.errors import ProtocolError
 
 
-@dataclass(frozen=True, slots=True)
-class Counter:
+class Counter(msgspec.Struct, frozen=True, gc=False):
     """`overage` is what stands beyond the slice because a soft, shadow or unlimited policy let it in.
 
     Overdraft is what had to be let in, because the work was done; it is owed. Overage just has to go.
@@ -29,13 +29,12 @@ class Counter:
     overage: int = 0
 
     def __post_init__(self) -> None:
-        owed = self.slice + self.overdraft_issued + self.overage
-        spent = self.available + self.reserved + self.used + self.retired + self.overdraft_repaid
-        if owed != spent:
+        issued, repaid, available, overage = self.overdraft_issued, self.overdraft_repaid, self.available, self.overage
+        if self.slice + issued + overage != available + self.reserved + self.used + self.retired + repaid:
             raise ProtocolError(f"counter does not add up: {self}")
-        if min(self.slice, self.available, self.reserved, self.used, self.retired, self.debt, self.overage) < 0:
+        if min(self.slice, available, self.reserved, self.used, self.retired, issued - repaid, overage) < 0:
             raise ProtocolError(f"negative balance: {self}")
-        if self.available > 0 and (self.debt > 0 or self.overage > 0):
+        if available > 0 and (issued > repaid or overage > 0):
             raise ProtocolError(f"capacity is available while something is owed: {self}")
 
     @property

@@ -1,9 +1,10 @@
 """The usage ledger's lines: what explains every change of a balance."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from regionquota.core.counter import Counter
 from regionquota.core.periods import Epoch
@@ -29,8 +30,7 @@ class EntryKind(StrEnum):
 USAGE: Final = frozenset(EntryKind) - {EntryKind.OVERDRAFT, EntryKind.REPAY}
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(NamedTuple):
     """Why a balance changed: time and references for the ledger."""
 
     kind: EntryKind
@@ -40,8 +40,7 @@ class Cause:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One line of the usage ledger. It is written in the transaction of the change it records, and never changed."""
 
     key: QuotaKey
@@ -56,13 +55,19 @@ class Entry:
 
 def entries_of(key: QuotaKey, epoch: Epoch, before: Counter, changed: Counter, cause: Cause) -> Sequence[Entry]:
     """The lines that explain how `before` became `changed`."""
+    if (
+        changed.used == before.used
+        and changed.overdraft_issued == before.overdraft_issued
+        and changed.overdraft_repaid == before.overdraft_repaid
+    ):
+        return ()
     deltas = (
         (cause.kind, changed.used - before.used),
         (EntryKind.OVERDRAFT, changed.overdraft_issued - before.overdraft_issued),
         (EntryKind.REPAY, changed.overdraft_repaid - before.overdraft_repaid),
     )
-    found = [(kind, delta) for kind, delta in deltas if delta]
-    if not found:
-        return ()
-    first = Entry(key, epoch, *found[0], cause.at, cause.reservation_id, cause.request_id, cause.reason)
-    return [first, *(replace(first, kind=kind, delta=delta) for kind, delta in found[1:])]
+    return [
+        Entry(key, epoch, kind, delta, cause.at, cause.reservation_id, cause.request_id, cause.reason)
+        for kind, delta in deltas
+        if delta
+    ]

@@ -1,7 +1,8 @@
 """Reservations: hold, start, settle, give back. Each command is all or none, over all the lines of a reservation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from regionquota.core import counter as counters
 from regionquota.core.admission import Admitted, admit, free
@@ -72,10 +73,11 @@ class Holds:
     def _hold(
         self, command: Reserve, charges: Sequence[Charge], holdings: Sequence[Holding], admitted: Sequence[Admitted]
     ) -> Outcome:
-        lines = []
+        cause = Cause(EntryKind.COMMIT, self._now)
+        lines, changed = [], []
         for charge, holding, word in zip(charges, holdings, admitted, strict=True):
             # The liens of lines before this one change what is kept in this one's counter, never the counter itself.
-            self._balances.change(charge.key, holding.epoch, word.counter, Cause(EntryKind.COMMIT, self._now))
+            changed.append(self._balances.change(charge.key, holding.epoch, word.counter, cause))
             lines.append(Line(charge.key, holding.epoch, charge.amount, word.over, via=charge.via))
         first = lines[0]
         reservation = Reservation(
@@ -96,7 +98,7 @@ class Holds:
         self._requests[command.key.tenant, command.request_id] = reservation.id
         self._writes.created[reservation.id] = reservation
         denials = [word.would_deny for word in admitted if word.would_deny is not None]
-        return Granted(reservation, self._balances.turned(command.key), would_deny=denials[0] if denials else None)
+        return Granted(reservation, changed[0], would_deny=denials[0] if denials else None)
 
     def start(self, command: Start) -> Outcome:
         reservation = self._reservations.get(command.reservation_id)
@@ -134,7 +136,7 @@ class Holds:
         if refused := self._unstorable(lines, late=late):
             return refused
         for line in lines:
-            self._settle(reservation, line, late=late)
+            self._settle(reservation, line, command.reason, late=late)
         settled = replace(reservation, state=state, actual=actual, settled_at=self._now, also=lines[1:])
         return Settled(self._keep(settled))
 
@@ -142,11 +144,17 @@ class Holds:
         for line in lines:
             assert line.actual is not None
             beyond = line.actual - (0 if late else line.amount)
-            if beyond > 0 and not counters.can_charge(self._balances.counter(line.key, line.epoch), beyond):
+            if beyond > 0 and not self._can_charge(line, beyond):
                 return Invalid("actual_amount", f"usage would pass {MAX_AMOUNT}: commit at most what was reserved")
         return None
 
-    def _settle(self, reservation: Reservation, line: Line, *, late: bool) -> None:
+    def _can_charge(self, line: Line, beyond: int) -> bool:
+        """What overdraws an epoch that has ended is charged to the current one."""
+        counter, current = self._balances.counter(line.key, line.epoch), self._balances.turned(line.key)
+        carried = 0 if line.epoch == current.epoch else max(0, beyond - counter.available)
+        return counters.can_charge(counter, beyond) and counters.can_charge(current.counter, carried)
+
+    def _settle(self, reservation: Reservation, line: Line, reason: str, *, late: bool) -> None:
         assert line.actual is not None
         before = self._balances.counter(line.key, line.epoch)
         lenient = self._balances.turned(line.key).lenient
@@ -155,10 +163,10 @@ class Holds:
         else:
             changed = counters.settle(before, line.amount, line.actual, lenient=lenient)
         kind = EntryKind.LATE_COMMIT if late else EntryKind.COMMIT
-        self._balances.change(line.key, line.epoch, changed, self._cause(kind, reservation))
+        self._balances.change(line.key, line.epoch, changed, self._cause(kind, reservation, reason))
 
     def release(self, command: Release) -> Outcome:
-        return self._end(command.reservation_id, Event.RELEASE)
+        return self._end(command.reservation_id, Event.RELEASE, command.reason)
 
     def expire(self, command: Expire) -> Outcome:
         reservation = self._reservations.get(command.reservation_id)
@@ -166,7 +174,7 @@ class Holds:
             return Forbidden(reservation, Event.EXPIRE, "extended: its time has not come")
         return self._end(command.reservation_id, Event.EXPIRE)
 
-    def _end(self, reservation_id: str, event: Event) -> Outcome:
+    def _end(self, reservation_id: str, event: Event, reason: str = "") -> Outcome:
         """Give a hold back; a second time is answered like the first."""
         reservation = self._reservations.get(reservation_id)
         if reservation is None:
@@ -180,7 +188,7 @@ class Holds:
             return Settled(self._keep(replace(reservation, state=state)))
         for line in reservation.lines:
             changed = counters.release(self._balances.counter(line.key, line.epoch), line.amount)
-            self._balances.change(line.key, line.epoch, changed, self._cause(EntryKind.COMMIT, reservation))
+            self._balances.change(line.key, line.epoch, changed, self._cause(EntryKind.COMMIT, reservation, reason))
         return Settled(self._keep(replace(reservation, state=state, settled_at=self._now)))
 
     def extend(self, command: Extend) -> Outcome:
@@ -195,8 +203,8 @@ class Holds:
             return refused
         return Settled(self._keep(replace(reservation, expires_at=self._now + command.ttl_s)))
 
-    def _cause(self, kind: EntryKind, reservation: Reservation) -> Cause:
-        return Cause(kind, self._now, reservation.id, reservation.request_id)
+    def _cause(self, kind: EntryKind, reservation: Reservation, reason: str) -> Cause:
+        return Cause(kind, self._now, reservation.id, reservation.request_id, reason)
 
     def _keep(self, reservation: Reservation) -> Reservation:
         """A reservation made in this very batch is written once, as it ends up."""
@@ -217,7 +225,7 @@ def _settled_lines(reservation: Reservation, actual: int, named: Mapping[QuotaKe
     def of(line: Line) -> int:
         return max(0, named.get(line.key, line.amount - sum(saved[place] for place in line.via)))
 
-    return (replace(lines[0], actual=actual), *(replace(line, actual=of(line)) for line in lines[1:]))
+    return (lines[0]._replace(actual=actual), *(line._replace(actual=of(line)) for line in lines[1:]))
 
 
 def _ttl_out_of_bounds(policy: QuotaPolicy, ttl_s: int) -> Invalid | None:

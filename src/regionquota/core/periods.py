@@ -75,8 +75,10 @@ def start_of(epoch: Epoch, calendar: Calendar = UTC_MONTHS) -> datetime:
     """The first instant of a consumable quota's epoch, in UTC."""
     match calendar.period:
         case Period.HOUR:
-            hour = datetime.fromtimestamp(epoch * _HOUR_S, _zone(calendar.time_zone))
-            return (hour - timedelta(seconds=_minutes_past_the_hour(hour))).astimezone(UTC)
+            zone, hour = _zone(calendar.time_zone), datetime.fromtimestamp(epoch * _HOUR_S, UTC)
+            begin = hour - timedelta(seconds=_minutes_past_the_hour(hour.astimezone(zone)))
+            # Where half an hour of summer time ends in between (Lord Howe), the minutes before it are those that count.
+            return hour - timedelta(seconds=_minutes_past_the_hour(begin.astimezone(zone)))
         case Period.DAY:
             first = date.fromordinal(epoch)
         case Period.WEEK:

@@ -2,9 +2,9 @@
 
 import hashlib
 import re
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, TypeAlias
+from functools import lru_cache
+from typing import Final, NamedTuple, TypeAlias
 
 MAX_AMOUNT: Final = 2**63 - 1
 """Largest amount, slice, limit and sum: what a Postgres bigint holds."""
@@ -30,8 +30,9 @@ class Kind(StrEnum):
     """Leaks away at a steady rate; the limit is the burst."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class QuotaKey:
+class QuotaKey(NamedTuple):
+    """A tuple, for it is hashed many times per call."""
+
     tenant: str
     resource: str
     scope: str = GLOBAL_SCOPE
@@ -49,6 +50,7 @@ def home_of(scope: str) -> Region | None:
     return scope.removeprefix(REGION_SCOPE) if scope.startswith(REGION_SCOPE) else None
 
 
+@lru_cache(maxsize=65_536)
 def bucket_of(tenant: str) -> int:
     """0 .. BUCKETS - 1, the same on every machine and in every version."""
     return hashlib.blake2s(tenant.encode(), digest_size=1).digest()[0]
@@ -56,4 +58,6 @@ def bucket_of(tenant: str) -> int:
 
 def is_identifier(text: str) -> bool:
     """1 to MAX_IDENTIFIER_BYTES bytes of UTF-8 without control characters: what every store can hold."""
+    if text.isascii() and text.isprintable():  # nearly all of them, in a tenth of the time
+        return 1 <= len(text) <= MAX_IDENTIFIER_BYTES
     return _IDENTIFIER.fullmatch(text) is not None and len(text.encode()) <= MAX_IDENTIFIER_BYTES

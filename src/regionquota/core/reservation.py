@@ -1,9 +1,10 @@
 """The life of a reservation: one transition table, and nothing that changes a state outside it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey
@@ -46,8 +47,7 @@ DUE: Final = frozenset({State.PENDING, State.STARTED})
 """States that end, or change, when their time has run out. Only these can be extended."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """`amount` units of one quota, charged to `epoch`, the period of the reserve. `actual` is what was settled.
 
     `over` units were beyond what was available when it was admitted. `via`: the lines, by their place in the
@@ -62,8 +62,7 @@ class Line:
     via: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True, gc=False):
     """Its first line is what the request names: `amount` units of `key` in `epoch`. `also` are the other lines.
 
     `generation` is that of the first line's policy at the reserve; `over` as in `Line`. Times are seconds since 1970.

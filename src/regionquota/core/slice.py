@@ -3,7 +3,8 @@
 Pure half of the agent's `apply`: the store calls it inside one transaction that holds the counter's lock.
 """
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from regionquota.core import counter as counters
 from regionquota.core.allocation import Allocation
@@ -15,8 +16,7 @@ from regionquota.core.quota import GLOBAL_SCOPE, Kind, QuotaKey, Region, home_of
 MICROSECONDS = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(msgspec.Struct, frozen=True, gc=False):
     """What a region's database holds of one quota. `limit` is the last one heard of, for people only.
 
     `revision` is that of the newest allocation applied; an older one is refused (fence 1). `leaked_at` (microseconds
@@ -103,6 +103,8 @@ def leak(holding: Holding, now: float) -> Holding:
 
 def at(holding: Holding, now: float) -> Holding:
     """The holding as time alone has made it by `now`."""
+    if holding.kind is Kind.ALLOCATED:
+        return holding
     return leak(roll_over(holding, now), now)
 
 
@@ -120,7 +122,7 @@ def apply(
         holding = Holding(key, allocation.kind, allocation.limit, revision, epoch, Counter(), leaked_at=instant)
     if revision < holding.revision:
         return None
-    holding = at(holding, now)  # under the rules that were in force until now
+    before = holding = at(holding, now)  # under the rules that were in force until now
     holding = replace(
         holding, limit=allocation.limit, revision=revision, policy=allocation.policy, unlimited=allocation.unlimited
     )
@@ -131,4 +133,20 @@ def apply(
         slice_ = max(target, held.slice - held.available)
     elif held.slice < target and holding.epoch >= allocation.epoch:
         slice_ = target
-    return replace(holding, counter=counters.resize(held, slice_))
+    return _same_fraction(before, replace(holding, counter=counters.resize(held, slice_)), now)
+
+
+def _same_fraction(before: Holding, changed: Holding, now: float) -> Holding:
+    """What has gone towards the next unit goes on at the new speed: a change of slice or refill refills nothing.
+
+    The time since `leaked_at` was less than a unit's at the old speed; at a higher one it would be worth many.
+    """
+    instant = int(now * MICROSECONDS)
+    if changed.kind is not Kind.RATE or instant <= before.leaked_at:
+        return changed
+    old, new = before.policy.refill, changed.policy.refill
+    if old is None or new is None or not before.slice * changed.slice:
+        return replace(changed, leaked_at=instant)
+    done = (instant - before.leaked_at) * before.slice * old.amount * new.per * new.interval_s
+    needed = changed.slice * new.amount * old.per * old.interval_s
+    return replace(changed, leaked_at=max(0, instant - done // needed))

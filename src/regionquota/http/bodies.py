@@ -6,10 +6,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, MAX_IDENTIFIER_BYTES
+from regionquota.limits import MAX_LIMITS
 
 MAX_REASON_CHARACTERS: Final = 1000
 MAX_LINES: Final = 16
 """Further lines of one request; what follows from them is not counted."""
+MAX_POLICY_S: Final = 31_536_000
+"""A year: the longest life of a reservation that can be configured, and the slowest refill."""
 SHOWN: Final = 80
 """Characters of a refused value that its error repeats."""
 
@@ -30,6 +33,9 @@ Delta = Annotated[
     Meta(ge=-MAX_AMOUNT, le=MAX_AMOUNT, description=f"an integer from -{MAX_AMOUNT} to {MAX_AMOUNT}, not 0"),
 ]
 Seconds = Annotated[int, Meta(ge=1, description="a whole number of seconds, at least 1")]  # the most is configured
+PolicySeconds = Annotated[
+    int, Meta(ge=1, le=MAX_POLICY_S, description=f"a whole number of seconds from 1 to {MAX_POLICY_S}")
+]
 Limit = Annotated[int, Meta(ge=0, le=MAX_AMOUNT, description=f"an integer from 0 to {MAX_AMOUNT}")]
 Version = Annotated[int, Meta(ge=1, le=MAX_AMOUNT, description=f"an integer from 1 to {MAX_AMOUNT}")]
 Reason = Annotated[
@@ -89,7 +95,10 @@ class SettledLineBody(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class CommitBody(Struct, forbid_unknown_fields=True, frozen=True):
+    """`reason` says why an operator decides it; it goes to the ledger and the log."""
+
     actual_amount: Amount | None = None
+    reason: Reason | None = None
     lines: Annotated[
         list[SettledLineBody], Meta(max_length=MAX_LINES, description=f"a list of up to {MAX_LINES} settled lines")
     ] = []
@@ -99,8 +108,10 @@ class ExtendBody(Struct, forbid_unknown_fields=True, frozen=True):
     ttl_s: Seconds
 
 
-class NoBody(Struct, forbid_unknown_fields=True, frozen=True):
-    """Nothing, or an empty object."""
+class ReleaseBody(Struct, forbid_unknown_fields=True, frozen=True):
+    """Nothing, or why an operator decides it."""
+
+    reason: Reason | None = None
 
 
 class AdjustBody(Struct, forbid_unknown_fields=True, frozen=True):
@@ -131,13 +142,13 @@ class PolicyBody(Struct, forbid_unknown_fields=True, frozen=True):
     period: Literal["hour", "day", "week", "month"] | UnsetType = UNSET
     time_zone: Identifier | UnsetType = UNSET
     refill_amount: Amount | UnsetType = UNSET
-    refill_interval_s: Seconds | UnsetType = UNSET
+    refill_interval_s: PolicySeconds | UnsetType = UNSET
     enforcement: Literal["hard", "soft", "shadow"] | UnsetType = UNSET
     enforced_percent: Percent | UnsetType = UNSET
     admission_open: Flag | UnsetType = UNSET
     max_single_amount: Amount | UnsetType | None = UNSET
-    min_ttl_s: Seconds | UnsetType | None = UNSET
-    max_ttl_s: Seconds | UnsetType | None = UNSET
+    min_ttl_s: PolicySeconds | UnsetType | None = UNSET
+    max_ttl_s: PolicySeconds | UnsetType | None = UNSET
     max_overdraft: Limit | UnsetType | None = UNSET
     parent: Identifier | UnsetType = UNSET
     guarantee: Limit | UnsetType = UNSET
@@ -159,4 +170,7 @@ class NamedLimitBody(LimitBody, forbid_unknown_fields=True, frozen=True, kw_only
 class LimitsBody(Struct, forbid_unknown_fields=True, frozen=True):
     """All are set, or none."""
 
-    limits: Annotated[list[NamedLimitBody], Meta(min_length=1, max_length=100, description="a list of 1 to 100 limits")]
+    limits: Annotated[
+        list[NamedLimitBody],
+        Meta(min_length=1, max_length=MAX_LIMITS, description=f"a list of 1 to {MAX_LIMITS} limits"),
+    ]

@@ -4,9 +4,12 @@ import difflib
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+from urllib.parse import unquote
 
 import msgspec
+from aiohttp import web
 from msgspec import Struct
 
 from regionquota.core.quota import is_identifier
@@ -14,6 +17,11 @@ from regionquota.errors import InvalidRequest
 from regionquota.http.bodies import SHOWN, Identifier
 
 Body = TypeVar("Body", bound=Struct)
+
+DEFAULT_PAGE: Final = 100
+MAX_PAGE: Final = 1000
+"""Elements of one page of a list."""
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 _AT: Final = re.compile(r" - at `\$\.?(.*)`$")
 _MISSING: Final = re.compile(r"^Object missing required field `(.+?)`")
@@ -51,6 +59,33 @@ def check_identifier(field: str, value: str) -> str:
         shown = value.encode(errors="replace").decode()  # bytes of a command line that are no UTF-8
         raise InvalidRequest(field, f"{field} must be {describe(Identifier)}, got {_show(shown)}")
     return value
+
+
+def asked(request: web.Request, field: str) -> str | None:
+    """An identifier out of the query, None where it is not given."""
+    value = request.query.get(field)
+    return None if value is None else check_identifier(field, value)
+
+
+def named(request: web.Request, part: str, field: str) -> str:
+    """An identifier out of the path. aiohttp would take what is no UTF-8, %FF, for the text of an identifier, %25FF."""
+    resource = request.match_info.route.resource
+    assert resource is not None
+    raw = request.rel_url.raw_path.split("/")[resource.canonical.split("/").index(f"{{{part}}}")]
+    try:
+        return check_identifier(field, unquote(raw, errors="strict"))
+    except UnicodeDecodeError:
+        raise InvalidRequest(field, f"{field} must be {describe(Identifier)}, percent-encoded, got {raw}") from None
+
+
+def page_size(request: web.Request) -> int:
+    """How many a list shows: `limit` out of the query."""
+    text = request.query.get("limit")
+    if text is None:
+        return DEFAULT_PAGE
+    if not _NUMBER.fullmatch(text) or not 1 <= int(text) <= MAX_PAGE:
+        raise InvalidRequest("limit", f'limit must be an integer from 1 to {MAX_PAGE}, got "{text[:SHOWN]}"')
+    return int(text)
 
 
 def describe(kind: Any) -> str:
@@ -136,5 +171,11 @@ def _show(value: Any) -> str:
 
 def write_time(seconds: float) -> str:
     """RFC 3339, UTC, to the millisecond."""
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    whole, milliseconds = divmod(round(seconds * 1_000_000) // 1000, 1000)
+    return f"{_whole_second(whole)}.{milliseconds:03d}Z"
+
+
+@lru_cache(maxsize=4096)
+def _whole_second(second: int) -> str:
+    """Many answers name the same few seconds."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")

@@ -2,7 +2,6 @@
 
 import hashlib
 from typing import Any, Final
-from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
@@ -17,8 +16,8 @@ from regionquota.core.quota import GLOBAL_SCOPE, Kind, QuotaKey, Region
 from regionquota.core.slice import Holding, at
 from regionquota.errors import InvalidRequest
 from regionquota.http import answers, problems
-from regionquota.http.bodies import Identifier, LimitBody, LimitsBody, PolicyBody
-from regionquota.http.decoding import check_identifier, decode, describe, write_time
+from regionquota.http.bodies import LimitBody, LimitsBody, PolicyBody
+from regionquota.http.decoding import asked, decode, named, write_time
 from regionquota.http.problems import Answer
 from regionquota.limits import LimitWord
 from regionquota.ports import Clock, Stored
@@ -35,8 +34,8 @@ class QuotaApi:
 
     async def usage(self, request: web.Request) -> Answer:
         """What this region holds, with the whole quota as far as it has been heard of."""
-        tenant = _named(request, "tenant", "tenant_id")
-        resource, scope = (_filter(request, name) for name in ("resource", "scope"))
+        tenant = named(request, "tenant", "tenant_id")
+        resource, scope = (asked(request, name) for name in ("resource", "scope"))
         now = self._clock.now()
         held = {holding.key: at(holding, now) for holding in await self._service.usage(tenant)}
         for stored in self._follower.documents(tenant):
@@ -57,16 +56,16 @@ class QuotaApi:
         return Answer(200, body, headers)
 
     async def set_limit(self, request: web.Request) -> Answer:
-        tenant = _named(request, "tenant", "tenant_id")
-        resource = _named(request, "resource", "resource")
+        tenant = named(request, "tenant", "tenant_id")
+        resource = named(request, "resource", "resource")
         body = decode(await request.read(), LimitBody)
-        ((revision, allocation),) = await self._service.set_limits([_word(tenant, resource, body)])
+        ((revision, allocation),) = await self._service.set_limits([limit_word(tenant, resource, body)])
         return Answer(200, self._set(QuotaKey(tenant, resource, body.scope), revision, allocation))
 
     async def set_limits(self, request: web.Request) -> Answer:
-        tenant = _named(request, "tenant", "tenant_id")
+        tenant = named(request, "tenant", "tenant_id")
         limits = decode(await request.read(), LimitsBody).limits
-        words = [_word(tenant, body.resource, body) for body in limits]
+        words = [limit_word(tenant, body.resource, body) for body in limits]
         keys = [word.key for word in words]
         repeated = [key for key in keys if keys.count(key) > 1]
         if repeated:
@@ -75,8 +74,8 @@ class QuotaApi:
         return Answer(200, {"limits": [self._set(key, *one) for key, one in zip(keys, done, strict=True)]})
 
     async def remove(self, request: web.Request) -> Answer:
-        tenant = _named(request, "tenant", "tenant_id")
-        key = QuotaKey(tenant, _named(request, "resource", "resource"), _filter(request, "scope") or GLOBAL_SCOPE)
+        tenant = named(request, "tenant", "tenant_id")
+        key = QuotaKey(tenant, named(request, "resource", "resource"), asked(request, "scope") or GLOBAL_SCOPE)
         try:
             removed = await self._service.remove_quota(key)
         except InvalidRequest as error:
@@ -101,7 +100,7 @@ class QuotaApi:
         }
 
 
-def _word(tenant: str, resource: str, body: LimitBody) -> LimitWord:
+def limit_word(tenant: str, resource: str, body: LimitBody) -> LimitWord:
     source = LimitSource(body.source)
     if body.limit is None and source is LimitSource.PLAN:
         raise InvalidRequest("limit", "limit null takes an OVERRIDE back; a PLAN must have a limit")
@@ -121,22 +120,6 @@ def _word(tenant: str, resource: str, body: LimitBody) -> LimitWord:
 
 
 _RENAMED: Final = {"max_single_amount": "max_single"}
-
-
-def _named(request: web.Request, part: str, field: str) -> str:
-    """An identifier out of the path. aiohttp would take what is no UTF-8, %FF, for the text of an identifier, %25FF."""
-    resource = request.match_info.route.resource
-    assert resource is not None
-    raw = request.rel_url.raw_path.split("/")[resource.canonical.split("/").index(f"{{{part}}}")]
-    try:
-        return check_identifier(field, unquote(raw, errors="strict"))
-    except UnicodeDecodeError:
-        raise InvalidRequest(field, f"{field} must be {describe(Identifier)}, percent-encoded, got {raw}") from None
-
-
-def _filter(request: web.Request, field: str) -> str | None:
-    value = request.query.get(field)
-    return None if value is None else check_identifier(field, value)
 
 
 def _unused_here(stored: Stored, now: float) -> Holding:

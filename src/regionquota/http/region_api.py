@@ -1,10 +1,10 @@
 """Reservations and usage over HTTP: parse, call the service, word the answer."""
 
-import asyncio
 from dataclasses import dataclass
 from typing import assert_never
 
 import msgspec
+import structlog
 from aiohttp import web
 
 from regionquota.core.commands import (
@@ -25,23 +25,27 @@ from regionquota.core.commands import (
     UnknownQuota,
 )
 from regionquota.core.quota import QuotaKey, Region, home_of
+from regionquota.core.reservation import State
 from regionquota.errors import InvalidRequest, Unavailable
 from regionquota.http import answers, problems
 from regionquota.http.bodies import (
+    SHOWN,
     AdjustBody,
     BatchBody,
     CommitBody,
     ExtendBody,
     LineBody,
     MeterBody,
-    NoBody,
+    ReleaseBody,
     ReserveBody,
     SettledLineBody,
     StartBody,
 )
-from regionquota.http.decoding import check_identifier, decode
+from regionquota.http.decoding import asked, decode, page_size
 from regionquota.http.problems import Answer
-from regionquota.region.service import RegionService
+from regionquota.region.service import Asked, RegionService
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,37 +69,42 @@ class RegionApi:
         self._bounds = bounds
 
     async def reserve(self, request: web.Request) -> Answer:
-        return await self._reserve(decode(await request.read(), ReserveBody))
+        body = decode(await request.read(), ReserveBody)
+        return self._word(await self._service.reserve(self._asked(body)), body.tenant_id)
 
     async def reserve_batch(self, request: web.Request) -> Answer:
         wanted = decode(await request.read(), BatchBody).reservations
         if len(wanted) > self._bounds.max_batch:
             most = self._bounds.max_batch
             raise InvalidRequest("reservations", f"reservations takes 1 to {most} requests, got {len(wanted)}")
-        done = await asyncio.gather(*(self._reserve_one(raw) for raw in wanted))
+        read = [self._read_one(raw) for raw in wanted]
+        outcomes = iter(await self._service.reserve_all([one for one in read if isinstance(one, Asked)]))
+        done = [self._answer_one(one, next(outcomes)) if isinstance(one, Asked) else one for one in read]
         return Answer(207, {"results": [{"status": one.status, "body": one.body} for one in done]})
 
-    async def _reserve_one(self, raw: msgspec.Raw) -> Answer:
+    def _read_one(self, raw: msgspec.Raw) -> Asked | Answer:
+        """One that is wrong is answered for itself."""
         try:
-            return await self._reserve(decode(raw, ReserveBody))
+            return self._asked(decode(raw, ReserveBody))
         except InvalidRequest as error:
             return problems.invalid(error)
-        except Unavailable as error:  # the others were answered, and may have been granted
-            return problems.unavailable(error)
 
-    async def _reserve(self, body: ReserveBody) -> Answer:
+    def _answer_one(self, asked: Asked, outcome: Outcome | Unavailable) -> Answer:
+        if isinstance(outcome, Unavailable):  # the others were answered, and may have been granted
+            return problems.unavailable(outcome)
+        return self._word(outcome, asked.charges[0].key.tenant)
+
+    def _asked(self, body: ReserveBody) -> Asked:
         key = QuotaKey(body.tenant_id, body.resource, body.scope)
+        self._check_home(key, "scope")
         charges = [Charge(key, body.amount)]
         for place, line in enumerate(body.lines):
             named = _line_key(key, line, f"lines[{place}]")
             self._check_home(named, f"lines[{place}].scope")
+            if any(charge.key == named for charge in charges):
+                raise InvalidRequest("lines", f"lines must name each quota once, got {named} again")
             charges.append(Charge(named, line.amount or body.amount, () if line.amount else (0,)))
-        self._check_home(key, "scope")
-        repeated = [charge.key for charge in charges if sum(other.key == charge.key for other in charges) > 1]
-        if repeated:
-            raise InvalidRequest("lines", f"lines must name each quota once, got {repeated[0]} again")
-        outcome = await self._service.reserve(charges, request_id=body.request_id, ttl_s=self._ttl(body.ttl_s))
-        return self._word(outcome, body.tenant_id)
+        return Asked(charges, body.request_id, self._ttl(body.ttl_s))
 
     def _check_home(self, key: QuotaKey, field: str) -> None:
         home = home_of(key.scope)
@@ -110,12 +119,30 @@ class RegionApi:
         return problems.unknown_reservation(name) if held is None else Answer(200, answers.reservation_fields(held))
 
     async def find(self, request: web.Request) -> Answer:
+        if "state" in request.query:
+            return await self._list_unknown(request)
         tenant = _asked(request, "tenant_id")
         request_id = _asked(request, "request_id")
         held = await self._service.reservation_of_request(tenant, request_id)
         if held is None:
             return problems.unknown_reservation(f"with request_id {request_id}")
         return Answer(200, answers.reservation_fields(held))
+
+    async def _list_unknown(self, request: web.Request) -> Answer:
+        """Oldest deadline first. `next` is what to give as `after` for more; `count` is of all tenants."""
+        if request.query["state"] != State.UNKNOWN:
+            raise InvalidRequest("state", f'state must be "UNKNOWN", got "{request.query["state"][:SHOWN]}"')
+        tenant, after = asked(request, "tenant_id"), asked(request, "after")
+        most = page_size(request)
+        found = await self._service.unknown(most, tenant=tenant, after=after)
+        backlog = await self._service.backlog()
+        body = {
+            "region": self._region,
+            "count": backlog.count,
+            "reservations": [answers.reservation_fields(held) for held in found],
+            "next": found[-1].id if len(found) == most else None,
+        }
+        return Answer(200, body)
 
     async def start(self, request: web.Request) -> Answer:
         body = decode(await request.read(), StartBody)
@@ -133,11 +160,13 @@ class RegionApi:
                 _line_key(held.key, line, f"lines[{place}]"): line.actual_amount
                 for place, line in enumerate(body.lines)
             }
-        return self._word(await self._service.commit(name, body.actual_amount, lines))
+        outcome = await self._service.commit(name, body.actual_amount, lines, body.reason or "")
+        return self._word(_said(outcome, body.reason))
 
     async def release(self, request: web.Request) -> Answer:
-        decode(await request.read(), NoBody)
-        return self._word(await self._service.release(request.match_info["id"]))
+        body = decode(await request.read(), ReleaseBody)
+        outcome = await self._service.release(request.match_info["id"], body.reason or "")
+        return self._word(_said(outcome, body.reason))
 
     async def extend(self, request: web.Request) -> Answer:
         body = decode(await request.read(), ExtendBody)
@@ -210,7 +239,16 @@ def _line_key(key: QuotaKey, line: LineBody | SettledLineBody, field: str) -> Qu
     return QuotaKey(line.tenant_id or key.tenant, line.resource or key.resource, line.scope or key.scope)
 
 
+def _said(outcome: Outcome, reason: str | None) -> Outcome:
+    """A release leaves no line in the ledger that could hold its reason."""
+    if reason is not None and isinstance(outcome, Settled) and not outcome.replayed:
+        held = outcome.reservation
+        _log.info("settled by hand", reservation=held.id, state=held.state.value, reason=reason)
+    return outcome
+
+
 def _asked(request: web.Request, field: str) -> str:
-    if field not in request.query:
-        raise InvalidRequest(field, f"{field} is missing: ask with ?tenant_id=…&request_id=…")
-    return check_identifier(field, request.query[field])
+    value = asked(request, field)
+    if value is None:
+        raise InvalidRequest(field, f"{field} is missing: ask with ?tenant_id=…&request_id=…, or with ?state=UNKNOWN")
+    return value

@@ -67,15 +67,13 @@ def _pattern(path: str) -> str:
 
 
 def _handle(route: Route, telemetry: Telemetry, max_body_bytes: int) -> _Handle:
-    calls, seconds = telemetry.instruments.calls, telemetry.instruments.call_seconds
+    answered = telemetry.calls.answered
 
     async def handle(request: web.Request) -> web.Response:
         began = time.perf_counter()
         with span(route.operation, request.headers):
             answer = await _answer(route, request, max_body_bytes)
-        seconds.record(time.perf_counter() - began, {"operation": route.operation})
-        outcome = str(answer.body.get("reason", answer.status))
-        calls.add(1, {"operation": route.operation, "outcome": outcome})
+        answered(route.operation, str(answer.body.get("reason", answer.status)), time.perf_counter() - began)
         return _respond(answer)
 
     return handle
@@ -106,6 +104,8 @@ async def _answer(route: Route, request: web.Request, max_body_bytes: int) -> An
 
 async def _has_body(request: web.Request) -> bool:
     """Reads the body in time; the request keeps it, so that a handler's own read does not wait."""
+    if request.content.is_eof():
+        return True
     try:
         async with asyncio.timeout(BODY_WITHIN_S):
             await request.read()

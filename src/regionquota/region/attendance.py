@@ -1,18 +1,22 @@
 """Keeps this server's sign of life and its demand report in etcd, and knows what has been said of its region."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
 from regionquota.core.demand import Demand
-from regionquota.core.quota import Region
+from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import Clock, Directory, Presence, RegionRecord, RegionStatus, RegionStore, Session, StoredRegion
-from regionquota.region.demand import DemandMeter
+from regionquota.region.demand import MAX_QUOTAS, DemandMeter
 from regionquota.region.follower import Follower
+from regionquota.region.sums import Sums
 
 _log = structlog.get_logger(__name__)
+READ_ALL_AFTER_S: Final = 30.0
+"""So old may be what a report says of quotas that only other servers of the region touch."""
 
 
 class Attendance:
@@ -42,7 +46,10 @@ class Attendance:
         self._announced: int | None = None
         self._reported: list[Demand] | None = None
         self._record: RegionRecord | None = None
-        self.holdings: Sequence[Holding] = ()
+        self._holdings: dict[QuotaKey, Holding] = {}
+        self._all_read_at: float | None = None
+        self.sums = Sums(3)
+        """Slice, used and reserved units as of the last report; what others touched may be `READ_ALL_AFTER_S` old."""
 
     def may_claim(self) -> bool:
         """True also before the record was first read: a claim is safe at any time, it is only a waste if frozen."""
@@ -70,11 +77,11 @@ class Attendance:
 
     async def report(self) -> None:
         """Tell the coordinator what this process granted and denied. A region at rest writes nothing."""
-        self.holdings = await self._store.holdings()
+        touched = await self._look()
         session = self._session
         if session is None:
             return
-        words = self._meter.report(self.holdings, self._clock.now())
+        words = self._meter.report(self._worth_a_word(touched), self._clock.now())
         at_rest = not any(word.granted or word.freed or word.denied for word in words)
         # What was asked for in the last report must not stand there for ever: one more report says that it is over.
         if at_rest and self._reported is not None and _balances(words) == _balances(self._reported):
@@ -90,6 +97,29 @@ class Attendance:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    async def _look(self) -> Sequence[QuotaKey]:
+        """Read what this process has touched since, and now and then everything: others touch it, too."""
+        now = self._clock.now()
+        touched = self._meter.take_touched()
+        if self._all_read_at is None or not self._all_read_at <= now < self._all_read_at + READ_ALL_AFTER_S:
+            found = await self._store.holdings()
+            self._all_read_at = now
+        else:
+            found = await self._store.holdings_of(touched) if touched else ()
+        for held in found:
+            self._holdings[held.key] = held
+            self.sums.put(held.key, (held.slice, held.counter.used, held.counter.reserved))
+        return touched
+
+    def _worth_a_word(self, touched: Sequence[QuotaKey]) -> Sequence[Holding]:
+        """What was touched, and as many others as there is room for."""
+        chosen = {key: self._holdings[key] for key in touched if key in self._holdings}
+        for key, held in self._holdings.items():
+            if len(chosen) >= MAX_QUOTAS:
+                break
+            chosen.setdefault(key, held)
+        return tuple(chosen.values())
 
     async def _look_up(self) -> StoredRegion:
         """The record of this region, made if there is none."""

@@ -11,7 +11,7 @@ class Budgets:
     """`policy_of` says what is known of a quota, None where it is not defined: such a quota is not charged."""
 
     def __init__(self, me: Region, policy_of: Callable[[QuotaKey], QuotaPolicy | None]) -> None:
-        self._me = me
+        self._here = REGION_SCOPE + me
         self._policy_of = policy_of
 
     def complete(self, charges: Sequence[Charge]) -> tuple[Charge, ...]:
@@ -32,6 +32,9 @@ class Budgets:
         return tuple(charge.key for charge in self.complete([Charge(key, 1)])[1:])
 
     def _above(self, key: QuotaKey) -> Sequence[QuotaKey]:
+        here = QuotaKey(key.tenant, key.resource, self._here)
+        if key.scope == GLOBAL_SCOPE:
+            return () if self._policy_of(here) is None else (here,)
         if home_of(key.scope) is not None:
             return ()
         found: list[QuotaKey] = []
@@ -43,5 +46,5 @@ class Budgets:
             if above == key or above in found:
                 break  # parents that go round in a circle
             found.append(above)
-        found.append(QuotaKey(key.tenant, key.resource, REGION_SCOPE + self._me))
+        found.append(here)
         return [above for above in found if self._policy_of(above) is not None]

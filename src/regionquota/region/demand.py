@@ -1,5 +1,6 @@
 """Counts what this process granted, freed and denied between two reports."""
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -25,6 +26,21 @@ class DemandMeter:
 
     since: float
     _tallies: dict[QuotaKey, _Tally] = field(default_factory=dict)
+    _touched: set[QuotaKey] = field(default_factory=set)
+
+    def touch(self, key: QuotaKey) -> None:
+        """Something about the holding changed, such as its slice."""
+        self._touched.add(key)
+
+    def take_touched(self) -> Sequence[QuotaKey]:
+        """What was touched, granted, freed or denied since it was last returned here: the busiest `MAX_QUOTAS`."""
+        touched = heapq.nlargest(MAX_QUOTAS, self._touched, key=self._activity)
+        self._touched.difference_update(touched)
+        return touched
+
+    def _activity(self, key: QuotaKey) -> tuple[int, int]:
+        tally = self._tallies.get(key)
+        return (0, 0) if tally is None else (tally.denied, tally.granted + tally.freed)
 
     def granted(self, key: QuotaKey, amount: int) -> None:
         self._tally(key).granted += amount
@@ -63,4 +79,5 @@ class DemandMeter:
         tally = self._tallies.get(key)
         if tally is None:
             tally = self._tallies[key] = _Tally()
+        self._touched.add(key)
         return tally

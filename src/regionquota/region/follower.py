@@ -12,6 +12,7 @@ from regionquota.core.slice import Holding
 from regionquota.errors import Unavailable
 from regionquota.ports import AllocationStore, Clock, CompactedError, RegionStore, Stored
 from regionquota.region.steps import Step, carry_out
+from regionquota.region.sums import Sums
 
 _log = structlog.get_logger(__name__)
 
@@ -41,6 +42,7 @@ class Follower:
         self._failed: dict[QuotaKey, int] = {}
         self.synchronised = 0
         self.heard_at = 0.0
+        self.pools = Sums(1)
 
     def known(self, key: QuotaKey) -> Stored | None:
         """The newest document heard of; a hint, `heard_at` (seconds since 1970) says how old it may be."""
@@ -77,7 +79,12 @@ class Follower:
         revision, documents = await self._allocations.list()
         # The watch may have brought newer ones since the list was read.
         newer = {key: stored for key, stored in self._known.items() if stored.revision > revision}
-        self._known = {stored.key: stored for stored in documents} | newer
+        known = {stored.key: stored for stored in documents} | newer
+        for key in self._known.keys() - known.keys():
+            self.pools.put(key, (0,))
+        self._known = {}
+        for stored in known.values():
+            self._learn(stored)
         for stored in documents:
             if not self._is_done(stored, held):
                 await self._take_alone(stored)
@@ -135,6 +142,7 @@ class Follower:
         known = self._known.get(stored.key)
         if known is None or stored.revision >= known.revision:
             self._known[stored.key] = stored
+            self.pools.put(stored.key, (0 if stored.allocation is None else stored.allocation.pool,))
 
     def _concerns_me(self, stored: Stored) -> bool:
         return stored.key in self._local or (stored.allocation is not None and self._me in stored.allocation.slices)

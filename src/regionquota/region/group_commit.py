@@ -72,13 +72,18 @@ class GroupCommit:
 
         A caller that goes away while it waits changes nothing: the command is carried out all the same.
         """
+        return await self.put(command, bucket)
+
+    def put(self, command: Command, bucket: int) -> asyncio.Future[Outcome]:
+        """As `submit`, without a coroutine for each of many commands."""
         queue = self._queues[bucket % len(self._queues)]
         waiting: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         try:
             queue.put_nowait(_Waiting(command, waiting, time.monotonic()))
         except asyncio.QueueFull:
-            raise StoreUnavailable(f"{queue.maxsize} requests are waiting already: try again") from None
-        return await waiting
+            refusal = StoreUnavailable(f"{queue.maxsize} requests are waiting already: try again")
+            waiting.set_exception(refusal)
+        return waiting
 
     async def _work(self, queue: asyncio.Queue[_Waiting]) -> None:
         while True:

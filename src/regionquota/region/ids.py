@@ -14,8 +14,8 @@ def reservation_id(tenant: str, now: float, randomness: int) -> str:
     milliseconds = int(now * 1000) & (1 << 48) - 1
     high = randomness >> 62 & 0xF
     low = randomness & (1 << 62) - 1
-    number = milliseconds << 80 | _VERSION | high << 72 | bucket_of(tenant) << 64 | _VARIANT | low
-    return str(uuid.UUID(int=number))
+    digits = f"{milliseconds << 80 | _VERSION | high << 72 | bucket_of(tenant) << 64 | _VARIANT | low:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def bucket_of_id(reservation_id: str) -> int | None:

@@ -1,8 +1,10 @@
 """What a region server does for its callers: one method per use case, whatever the transport."""
 
+import asyncio
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import msgspec
@@ -32,9 +34,9 @@ from regionquota.core.commands import (
 from regionquota.core.quota import QuotaKey, bucket_of
 from regionquota.core.reservation import Reservation, State
 from regionquota.core.slice import Holding
-from regionquota.errors import Unavailable
+from regionquota.errors import InvalidRequest, Unavailable
 from regionquota.limits import LimitWord, put_limits, remove_quota
-from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
+from regionquota.ports import AllocationStore, Backlog, Clock, RegionStore, Stored
 from regionquota.region.budgets import Budgets
 from regionquota.region.claims import Claims
 from regionquota.region.demand import DemandMeter
@@ -45,6 +47,15 @@ from regionquota.region.sweeper import SweepOnDemand
 Submit: TypeAlias = Callable[[Command, int], Awaitable[Outcome]]
 DIGEST_BYTES: Final = 16
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A reserve as it came: what is asked for first, then its further lines; no quota twice."""
+
+    charges: Sequence[Charge]
+    request_id: str
+    ttl_s: int
 
 
 class RegionService:
@@ -79,30 +90,62 @@ class RegionService:
         self._suspended = suspended
         self._low_water = low_water
 
-    async def reserve(self, charges: Sequence[Charge], *, request_id: str, ttl_s: int) -> Outcome:
-        """Hold all of `charges`, the first being what is asked for, and what follows from them; or none.
+    async def reserve(self, asked: Asked) -> Outcome:
+        """Hold all that is asked for, and what follows from it; or none.
 
-        Granted, Denied, UnknownQuota, Invalid or RequestConflict. Raises `Unavailable`; repeat it with the same id.
+        Granted, Denied, Suspended, UnknownQuota, Invalid or RequestConflict. Raises `Unavailable`; repeat it with the
+        same id.
         """
-        first = charges[0]
-        if why := self._suspended(first.key.tenant):
-            return Suspended(first.key.tenant, why)
-        lines = self._budgets.complete(charges)
-        command = Reserve(
+        tenant = asked.charges[0].key.tenant
+        if refused := await self._refused(tenant, asked.request_id):
+            return refused
+        command = self._reserve_of(asked)
+        return await self._conclude(command, await self._submit(command, bucket_of(tenant)))
+
+    async def reserve_all(self, asked: Sequence[Asked]) -> Sequence[Outcome | Unavailable]:
+        """As many `reserve`, each for itself, but with no task for each."""
+        commands = [self._reserve_of(one) for one in asked]
+        outcomes = await asyncio.gather(
+            *(
+                self._submit(command, bucket_of(command.key.tenant))
+                if self._suspended(command.key.tenant) is None
+                else self.reserve(one)
+                for one, command in zip(asked, commands, strict=True)
+            ),
+            return_exceptions=True,
+        )
+        return [await self._concluded(command, outcome) for command, outcome in zip(commands, outcomes, strict=True)]
+
+    async def _concluded(self, command: Reserve, outcome: Outcome | BaseException) -> Outcome | Unavailable:
+        try:
+            if isinstance(outcome, BaseException):
+                raise outcome
+            return await self._conclude(command, outcome)
+        except Unavailable as error:
+            return error
+
+    def _reserve_of(self, asked: Asked) -> Reserve:
+        first, *others = asked.charges
+        return Reserve(
             reservation_id=reservation_id(first.key.tenant, self._clock.now(), secrets.randbits(66)),
             key=first.key,
             amount=first.amount,
-            request_id=request_id,
-            digest=_digest("reserve", first.key, first.amount, ttl_s, *map(_plain, charges[1:])),
-            ttl_s=ttl_s,
-            also=lines[1:],
+            request_id=asked.request_id,
+            digest=_digest("reserve", first.key, first.amount, asked.ttl_s, *map(_plain, others)),
+            ttl_s=asked.ttl_s,
+            also=self._budgets.complete(asked.charges)[1:],
         )
-        outcome = await self._submit_here(command)
+
+    async def _conclude(self, command: Reserve, outcome: Outcome) -> Outcome:
+        """What a first answer leaves to be done: join a quota, end holds that are overdue, count, claim."""
+        if isinstance(outcome, UnknownQuota):
+            outcome = await self._join(command, outcome)
         if isinstance(outcome, Denied) and await self._overdue.sweep():
-            outcome = await self._submit(command, bucket_of(first.key.tenant))
+            outcome = await self._submit(command, bucket_of(command.key.tenant))
         match outcome:
             case Granted(holding=holding, replayed=False):
-                for line in lines:
+                self._meter.granted(command.key, command.amount)
+                for line in command.also:
                     self._meter.granted(line.key, line.amount)
                 self._watch_headroom(holding)
             case Denied(holding=holding, amount=amount) if amount <= holding.limit:
@@ -111,19 +154,28 @@ class RegionService:
                 self._claims.run_short(holding.key, amount + self._headroom_of(holding))
         return outcome
 
+    async def _refused(self, tenant: str, request_id: str) -> Suspended | None:
+        """A suspended tenant may still learn what became of a request that was granted before."""
+        why = self._suspended(tenant)
+        if why is None or await self._store.reservation_of_request(tenant, request_id) is not None:
+            return None
+        return Suspended(tenant, why)
+
     async def start(self, name: str, operation_id: str) -> Outcome:
         return await self._submit_named(Start(name, operation_id))
 
-    async def commit(self, name: str, actual: int | None, lines: Mapping[QuotaKey, int] | None = None) -> Outcome:
-        outcome = await self._submit_named(Commit(name, actual, lines or {}))
+    async def commit(
+        self, name: str, actual: int | None = None, lines: Mapping[QuotaKey, int] | None = None, reason: str = ""
+    ) -> Outcome:
+        outcome = await self._submit_named(Commit(name, actual, lines or {}, reason))
         if isinstance(outcome, Settled) and not outcome.replayed:
             for line in outcome.reservation.lines:
                 assert line.actual is not None
                 self._meter.freed(line.key, max(0, line.amount - line.actual))
         return outcome
 
-    async def release(self, name: str) -> Outcome:
-        outcome = await self._submit_named(Release(name))
+    async def release(self, name: str, reason: str = "") -> Outcome:
+        outcome = await self._submit_named(Release(name, reason))
         if isinstance(outcome, Settled) and not outcome.replayed and outcome.reservation.state is State.RELEASED:
             for line in outcome.reservation.lines:
                 self._meter.freed(line.key, line.amount)
@@ -173,21 +225,36 @@ class RegionService:
     async def reservation_of_request(self, tenant: str, request_id: str) -> Reservation | None:
         return await self._store.reservation_of_request(tenant, request_id)
 
+    async def unknown(self, most: int, *, tenant: str | None = None, after: str | None = None) -> Sequence[Reservation]:
+        """Work of unknown outcome, oldest deadline first, behind the reservation called `after`.
+
+        Raises `InvalidRequest` where there is none of that name.
+        """
+        last = None if after is None else await self.reservation(after)
+        if after is not None and last is None:
+            raise InvalidRequest("after", f"after must name a reservation of this region, got {after}")
+        return await self._store.unknown(most, tenant=tenant, after=last)
+
+    async def backlog(self) -> Backlog:
+        return await self._store.unknown_backlog()
+
     async def usage(self, tenant: str) -> Sequence[Holding]:
         """What this region holds for the tenant; quotas that were never used here are not among it."""
         await self._overdue.sweep()
         return await self._store.holdings(tenant)
 
-    async def _submit_here(self, command: Reserve | Adjust | Meter) -> Outcome:
-        """Submit, joining each quota first that this region has not used yet."""
-        bucket = bucket_of(command.key.tenant)
-        outcome = await self._submit(command, bucket)
+    async def _submit_here(self, command: Adjust | Meter) -> Outcome:
+        outcome = await self._submit(command, bucket_of(command.key.tenant))
+        return await self._join(command, outcome) if isinstance(outcome, UnknownQuota) else outcome
+
+    async def _join(self, command: Reserve | Adjust | Meter, outcome: Outcome) -> Outcome:
+        """Join each quota that this region has not used yet, and try again."""
         for _ in command.keys:
             if not isinstance(outcome, UnknownQuota):
                 break
             if await self._claims.join(outcome.key, _amount_of(command, outcome.key)) is None:
                 break
-            outcome = await self._submit(command, bucket)
+            outcome = await self._submit(command, bucket_of(command.key.tenant))
         return outcome
 
     async def _submit_named(self, command: Start | Commit | Release | Extend) -> Outcome:

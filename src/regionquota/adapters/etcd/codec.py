@@ -10,6 +10,7 @@ from typing import Annotated, Final, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
+import structlog
 from msgspec import Meta
 
 from regionquota.core.allocation import UNLIMITED, Allocation, Move, VersionedLimit
@@ -17,9 +18,15 @@ from regionquota.core.demand import Demand
 from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, MAX_IDENTIFIER_BYTES, MAX_WEIGHT, Kind, QuotaKey, Region
 from regionquota.errors import RegionQuotaError, UnreadableDocument
-from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
+from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus, Suspension
 
+_log = structlog.get_logger(__name__)
 FORMAT: Final = 1
+
+MAX_WHY: Final = 10_000
+"""Characters, with room for what later releases allow."""
+LAST_INSTANT: Final = 253_402_300_799
+"""The end of the year 9999: what calendars can show."""
 
 LARGEST_REPORT: Final = 1024 * 1024
 """etcd refuses requests above 1.5 MiB."""
@@ -81,6 +88,11 @@ class _Presence(_Document):
     synchronised: Revision
 
 
+class _Suspension(_Document):
+    since: Annotated[float, Meta(ge=0, le=LAST_INSTANT)]
+    why: Annotated[str, Meta(max_length=MAX_WHY, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]
+
+
 class _Row(msgspec.Struct, array_like=True):
     """An array: field names would be most of a report. New fields go to the end."""
 
@@ -110,6 +122,7 @@ _encoder: Final = msgspec.json.Encoder()
 _allocations: Final = msgspec.json.Decoder(_Allocation)
 _regions: Final = msgspec.json.Decoder(_Region)
 _presences: Final = msgspec.json.Decoder(_Presence)
+_suspensions: Final = msgspec.json.Decoder(_Suspension)
 _reports: Final = msgspec.json.Decoder(_Report)
 
 D = TypeVar("D", bound=_Document)
@@ -210,6 +223,20 @@ def decode_presence(key: bytes, raw: bytes) -> Presence:
     document = _decode(_presences, key, raw)
     _check_owner(key, document.region, document.instance)
     return Presence(document.region, document.instance, document.url, document.synchronised)
+
+
+def encode_suspension(suspension: Suspension) -> bytes:
+    return _encoder.encode(_Suspension(FORMAT, suspension.since, suspension.why))
+
+
+def decode_suspension(tenant: str, key: bytes, raw: bytes) -> Suspension:
+    """A document that cannot be read still suspends: to lift it by mistake would be worse."""
+    try:
+        document = _decode(_suspensions, key, raw)
+    except UnreadableDocument as error:
+        _log.error("unreadable suspension", tenant=tenant, why=str(error))
+        return Suspension(tenant, 0.0, "its document in etcd cannot be read")
+    return Suspension(tenant, document.since, document.why)
 
 
 def encode_report(region: Region, demand: Iterable[Demand]) -> Iterator[bytes]:

@@ -10,9 +10,12 @@ from regionquota.adapters.etcd.codec import (
     decode_presence,
     decode_region,
     decode_report,
+    decode_suspension,
     encode_presence,
     encode_region,
     encode_report,
+    encode_suspension,
+    unreadable,
 )
 from regionquota.adapters.etcd.gateway import Entry, Gateway
 from regionquota.adapters.etcd.keys import Keyspace
@@ -20,7 +23,7 @@ from regionquota.adapters.etcd.reading import Reader
 from regionquota.core.demand import Demand
 from regionquota.core.quota import Region
 from regionquota.errors import EtcdUnavailable
-from regionquota.ports import Fence, Presence, RegionRecord, Session, StoredRegion
+from regionquota.ports import Fence, Presence, RegionRecord, Session, StoredRegion, Suspension
 
 
 class EtcdSession:
@@ -92,6 +95,23 @@ class EtcdDirectory:
     async def leader(self) -> str | None:
         entry = await self._gateway.get(self._keys.leader)
         return None if entry is None else entry.value.decode(errors="replace")
+
+    async def suspend(self, tenant: str, since: float, why: str) -> None:
+        await self._gateway.put(self._keys.suspension(tenant), encode_suspension(Suspension(tenant, since, why)), 0)
+
+    async def resume(self, tenant: str) -> bool:
+        return await self._gateway.delete(self._keys.suspension(tenant))
+
+    async def suspensions(self) -> Mapping[str, Suspension]:
+        _, entries = await self._gateway.scan(self._keys.suspensions)
+        return {one.tenant: one for one in self._reader.readable(entries, self._suspension)}
+
+    def _suspension(self, entry: Entry) -> Suspension:
+        try:
+            tenant = self._keys.suspended_tenant(entry.key)
+        except ValueError as error:
+            raise unreadable(entry.key, error) from error
+        return decode_suspension(tenant, entry.key, entry.value)
 
 
 def _stored_region(entry: Entry) -> StoredRegion:

@@ -114,6 +114,12 @@ class Gateway:
         outcome = await self.transact(key, [compare], [KVService.txn_op_delete(key)])
         return outcome.succeeded
 
+    async def delete(self, key: bytes) -> bool:
+        """Whatever revision it is at. False: there is no such entry."""
+        compare = Compare(result=Compare.GREATER, target=Compare.CREATE, key=key, create_revision=0)
+        outcome = await self.transact(key, [compare], [KVService.txn_op_delete(key)])
+        return outcome.succeeded
+
     async def transact(
         self, key: bytes, compares: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
     ) -> Outcome:

@@ -29,6 +29,10 @@ class Keyspace:
         return self._key("demand", "")
 
     @property
+    def suspensions(self) -> bytes:
+        return self._key("suspended", "")
+
+    @property
     def leader(self) -> bytes:
         return self._key("leader", "coordinator")
 
@@ -47,6 +51,16 @@ class Keyspace:
 
     def demand(self, region: Region, instance: str, part: int) -> bytes:
         return self._key("demand", region, instance, f"{part:04}")
+
+    def suspension(self, tenant: str) -> bytes:
+        return self._key("suspended", tenant)
+
+    def suspended_tenant(self, raw: bytes) -> str:
+        """Raises `ValueError` for a key that `suspension` would not have made."""
+        tenant = unquote(raw.removeprefix(self.suspensions).decode(), errors="strict")
+        if self.suspension(tenant) != raw or not is_identifier(tenant):
+            raise ValueError("the key names what no caller can name")
+        return tenant
 
     def quota_of(self, raw: bytes) -> QuotaKey:
         """Raises `ValueError` for a key that `allocation` would not have made: nobody could write it back."""

@@ -10,7 +10,17 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.errors import EtcdUnavailable
-from regionquota.ports import Clock, CompactedError, Fence, Presence, RegionRecord, Session, Stored, StoredRegion
+from regionquota.ports import (
+    Clock,
+    CompactedError,
+    Fence,
+    Presence,
+    RegionRecord,
+    Session,
+    Stored,
+    StoredRegion,
+    Suspension,
+)
 
 LEADER: Final = "leader/coordinator"
 
@@ -54,6 +64,7 @@ class MemoryCoordination:
         self._sessions: dict[Session, MemorySession] = {}
         self._presences: dict[tuple[Region, str], _Leased[Presence]] = {}
         self._demands: dict[tuple[Region, str], _Leased[Sequence[Demand]]] = {}
+        self._suspensions: dict[str, Suspension] = {}
         self._leader: _Leased[str] | None = None
         self._leading_since = 0
         self._waiting: set[asyncio.Event] = set()
@@ -165,6 +176,19 @@ class MemoryCoordination:
     async def leader(self) -> str | None:
         self._end_expired()
         return None if self._leader is None else self._leader.value
+
+    async def suspend(self, tenant: str, since: float, why: str) -> None:
+        self._suspensions[tenant] = Suspension(tenant, since, why)
+        self._next_revision()
+
+    async def resume(self, tenant: str) -> bool:
+        if self._suspensions.pop(tenant, None) is None:
+            return False
+        self._next_revision()
+        return True
+
+    async def suspensions(self) -> Mapping[str, Suspension]:
+        return dict(self._suspensions)
 
     def prolong(self, session: MemorySession) -> bool:
         self._end_expired()

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Closed, Loaded, MeterKey, RequestKey, Writes, turn
-from regionquota.core.commands import Adjustment, Command, Expire, Outcome, Reading, Settled
+from regionquota.core.commands import Adjustment, Command, Expire, Outcome, QuotaCommand, Reading, Settled
 from regionquota.core.entries import USAGE, Entry, EntryKind
 from regionquota.core.ledger import decide
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import DUE, HOLDING, Reservation, State
 from regionquota.core.slice import Holding, apply
-from regionquota.ports import BalanceCheck, Expired, SliceEntry
+from regionquota.ports import Backlog, BalanceCheck, Expired, SliceEntry
 
 
 @dataclass(slots=True)
@@ -31,12 +31,18 @@ class MemoryRegionStore:
     _usage: list[Entry] = field(default_factory=list)
     _slices: list[tuple[SliceEntry, Epoch]] = field(default_factory=list)
 
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The usage ledger, in the order of writing."""
+        return self._usage
+
     async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
         return self._transact(batch, now)
 
     def _transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
+        named = self._named(batch)
         loaded = Loaded(
-            dict(self._holdings),
+            {key: held for key, held in self._holdings.items() if key in named},
             dict(self._closed),
             dict(self._reservations),
             dict(self._requests),
@@ -46,6 +52,16 @@ class MemoryRegionStore:
         outcomes, writes = decide(loaded, batch, now)
         self._store(writes)
         return outcomes
+
+    def _named(self, batch: Sequence[Command]) -> set[QuotaKey]:
+        """The quotas that a batch works on; as in Postgres, it sees no others."""
+        keys: set[QuotaKey] = set()
+        for command in batch:
+            if isinstance(command, QuotaCommand):
+                keys.update(command.keys)
+            elif known := self._reservations.get(command.reservation_id):
+                keys.update(line.key for line in known.lines)
+        return keys
 
     async def expire(self, now: float, most: int) -> Expired:
         due = sorted((held.expires_at, held.id) for held in self._due(now))[:most]
@@ -59,9 +75,20 @@ class MemoryRegionStore:
     async def overdue(self, now: float) -> float | None:
         return min((held.expires_at for held in self._due(now)), default=None)
 
-    async def unknown(self, most: int) -> Sequence[Reservation]:
-        found = [held for held in self._reservations.values() if held.state is State.UNKNOWN]
+    async def unknown(
+        self, most: int, *, tenant: str | None = None, after: Reservation | None = None
+    ) -> Sequence[Reservation]:
+        found = [held for held in self._unknown() if tenant in (None, held.key.tenant)]
+        if after is not None:
+            found = [held for held in found if (held.expires_at, held.id) > (after.expires_at, after.id)]
         return sorted(found, key=lambda held: (held.expires_at, held.id))[:most]
+
+    async def unknown_backlog(self) -> Backlog:
+        found = self._unknown()
+        return Backlog(len(found), min((held.expires_at for held in found), default=None))
+
+    def _unknown(self) -> Sequence[Reservation]:
+        return [held for held in self._reservations.values() if held.state is State.UNKNOWN]
 
     async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
         before = self._holdings.get(key)
@@ -84,6 +111,9 @@ class MemoryRegionStore:
 
     async def holdings(self, tenant: str | None = None) -> Sequence[Holding]:
         return [held for key, held in sorted(self._holdings.items()) if tenant in (None, key.tenant)]
+
+    async def holdings_of(self, keys: Sequence[QuotaKey]) -> Sequence[Holding]:
+        return [self._holdings[key] for key in keys if key in self._holdings]
 
     async def reservation(self, reservation_id: str) -> Reservation | None:
         return self._reservations.get(reservation_id)

@@ -3,7 +3,7 @@
 from typing import Final
 
 from regionquota.adapters.postgres.migrate import Phase, migrations
-from regionquota.adapters.postgres.transaction import Connection, Deadlines, Pool, connection
+from regionquota.adapters.postgres.transaction import LOOKUPS, POOLER, Connection, Deadlines, Pool, connection
 from regionquota.core.quota import Region
 from regionquota.errors import ConfigError
 
@@ -16,6 +16,7 @@ async def claim(pool: Pool, region: Region, deadlines: Deadlines) -> None:
     async with connection(pool, deadlines) as conn:
         await _check_schema(conn)
         await _check_settings(conn)
+        await _check_session(conn)
         owner = await conn.fetchval("SELECT region FROM region_identity")
         if owner is None:
             await conn.execute("INSERT INTO region_identity (region) VALUES ($1) ON CONFLICT DO NOTHING", region)
@@ -46,3 +47,11 @@ async def _check_settings(conn: Connection) -> None:
                 f"Postgres runs with {name} = {value}: a crash could lose what was committed, "
                 f"and slices would no longer sum to the limit; set {name} = {wanted}"
             )
+
+
+async def _check_session(conn: Connection) -> None:
+    """A pooler that passes our settings over would hand us other people's sessions, without our deadlines."""
+    for name, wanted in LOOKUPS.items():
+        value = await conn.fetchval("SELECT current_setting($1)", name)
+        if value != wanted:
+            raise ConfigError(f"the session has {name} = {value}, not {wanted} as was asked for: {POOLER}")

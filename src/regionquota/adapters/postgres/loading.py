@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Sequence
 
 from regionquota.adapters.postgres import rows
-from regionquota.adapters.postgres.memo import Basis
+from regionquota.adapters.postgres.memo import Basis, Memo
 from regionquota.adapters.postgres.statements import LEDGER, READS
 from regionquota.adapters.postgres.transaction import Connection
 from regionquota.core.balances import Loaded
@@ -43,6 +43,15 @@ async def load(conn: Connection, batch: Sequence[Command]) -> tuple[Loaded, Basi
     return loaded, Basis(versions, tuple(loaded.reservations.values()))
 
 
+async def peek(conn: Connection, memo: Memo, names: Sequence[str], keys: Sequence[QuotaKey]) -> None:
+    """Let `memo` remember these reservations, their counters, and these counters, as they are; nothing is locked."""
+    found = [rows.reservation_of(row) for row in await conn.fetch(READS["reservations"], names)] if names else []
+    lines = {line.key for known in found for line in known.lines}
+    wanted = rows.keys([*keys, *(key for key in lines if not memo.knows(key))])
+    counters = await conn.fetch(READS["holdings_of"], *wanted) if wanted[0] else []
+    memo.remember(found, ((row["version"], rows.holding_of(row)) for row in counters))
+
+
 async def load_counters(conn: Connection, loaded: Loaded, wanted: Iterable[QuotaKey]) -> dict[QuotaKey, int]:
     """Adds the holdings to `loaded`; returns the versions."""
     versions = {}
@@ -67,15 +76,11 @@ async def load_closed(conn: Connection, loaded: Loaded, also: Iterable[tuple[Quo
 async def _load_requests(
     conn: Connection, loaded: Loaded, reserves: Sequence[Reserve], wanted: Container[QuotaKey]
 ) -> None:
-    """Reserves whose id is known already. Their quota may differ from the one asked for, so it is loaded too."""
+    """Reserves whose id is known already. Where their quota is not the one asked for, the answer needs none."""
     asked = rows.columns([(command.key.tenant, command.request_id) for command in reserves], 2)
     for row in await conn.fetch(LEDGER["load_requests"], *asked):
         known = rows.reservation_of(row)
         loaded.requests[known.key.tenant, known.request_id] = known.id
         loaded.reservations.setdefault(known.id, known)
-        if known.key not in loaded.holdings:
-            if known.key in wanted:
-                raise Overtaken
-            holding = await conn.fetchrow(READS["holding"], *rows.parts(known.key))
-            assert holding is not None, "a reservation's quota has a counter in its region for ever"
-            loaded.holdings[known.key] = rows.holding_of(holding)
+        if known.key in wanted and known.key not in loaded.holdings:
+            raise Overtaken

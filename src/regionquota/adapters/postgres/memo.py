@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from regionquota.core.balances import Loaded, Writes
-from regionquota.core.commands import Adjust, Command, Meter, Pledge, Reserve
+from regionquota.core.balances import Loaded, RequestKey, Writes
+from regionquota.core.commands import Adjust, Command, Meter, Pledge, QuotaCommand, ReservationCommand, Reserve
 from regionquota.core.quota import QuotaKey
 from regionquota.core.reservation import HOLDING, Reservation
 from regionquota.core.slice import Holding
@@ -23,10 +23,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a batch is decided upon: the rows, and which versions of them."""
+    """What a batch is decided upon: the rows, which versions of them, and that the reserves' ids are not known yet."""
 
     versions: dict[QuotaKey, int]
     reservations: Sequence[Reservation]
+    requests: Sequence[RequestKey] = ()
 
 
 @dataclass(slots=True)
@@ -36,12 +37,13 @@ class Memo:
 
     def recall(self, batch: Sequence[Command]) -> tuple[Loaded, Basis] | None:
         """What `batch` names; None if any of it is not remembered, or has to be looked up in any case."""
-        loaded, versions = Loaded(), dict[QuotaKey, int]()
+        loaded, versions, requests = Loaded(), dict[QuotaKey, int](), list[RequestKey]()
         for command in batch:
             if isinstance(command, Adjust | Meter | Pledge):
                 return None
             if isinstance(command, Reserve):
                 keys = command.keys
+                requests.append((command.key.tenant, command.request_id))
             else:
                 known = self._reservations.get(command.reservation_id)
                 if known is None:
@@ -58,7 +60,30 @@ class Memo:
         named = tuple(loaded.reservations.values())
         if any(line.epoch != loaded.holdings[line.key].epoch for known in named for line in known.lines):
             return None  # charged to an epoch that has ended: its counter is not remembered
-        return loaded, Basis(versions, named)
+        return loaded, Basis(versions, named, requests)
+
+    def missing(self, batch: Sequence[Command]) -> tuple[Sequence[str], Sequence[QuotaKey]]:
+        """Reservations and counters that `batch` names and that are not remembered."""
+        names = {
+            command.reservation_id
+            for command in batch
+            if isinstance(command, ReservationCommand) and command.reservation_id not in self._reservations
+        }
+        keys = {key for command in batch if isinstance(command, QuotaCommand) for key in command.keys}
+        return sorted(names), [key for key in keys if key not in self._counters]
+
+    def knows(self, key: QuotaKey) -> bool:
+        return key in self._counters
+
+    def remember(self, reservations: Iterable[Reservation], counters: Iterable[tuple[int, Holding]]) -> None:
+        """What was just read, unless something newer has been learnt meanwhile."""
+        for one in reservations:
+            if one.id not in self._reservations:
+                _put(self._reservations, one.id, one, MAX_RESERVATIONS)
+        for version, holding in counters:
+            known = self._counters.get(holding.key)
+            if known is None or known[0] < version:
+                _put(self._counters, holding.key, (version, holding), MAX_COUNTERS)
 
     def learn(self, basis: Basis, loaded: Loaded, writes: Writes) -> None:
         """What was decided upon `basis` is stored. `loaded` is as `decide` left it."""

@@ -10,25 +10,12 @@ from asyncpg import Record
 
 from regionquota.core.commands import Adjustment, Reading
 from regionquota.core.counter import Counter
-from regionquota.core.entries import Entry
-from regionquota.core.periods import Epoch
 from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import Kind, QuotaKey
 from regionquota.core.reservation import Line, Reservation, State
 from regionquota.core.slice import Holding
 
 Columns: TypeAlias = list[list[Any]]
-
-# Values in each row below, in the order in which the statement `store` takes them.
-HELD_COLUMNS: Final = 3
-COUNTED_COLUMNS: Final = 4
-HOLDING_COLUMNS: Final = 15
-CLOSED_COLUMNS: Final = 12
-RESERVATION_COLUMNS: Final = 17
-CHANGE_COLUMNS: Final = 7
-ADJUSTMENT_COLUMNS: Final = 11
-READING_COLUMNS: Final = 10
-ENTRY_COLUMNS: Final = 10
 
 
 def moment(seconds: float) -> datetime:
@@ -121,20 +108,6 @@ def _lines_of(text: str) -> tuple[Line, ...]:
     )
 
 
-def _lines_text(lines: Sequence[Line]) -> str | None:
-    if not lines:
-        return None
-    return msgspec.json.encode(
-        [
-            _Line(
-                line.key.tenant, line.key.resource, line.key.scope,
-                line.epoch, line.amount, line.over, line.actual, line.via,
-            )
-            for line in lines
-        ]
-    ).decode()  # fmt: skip
-
-
 def adjustment_of(row: Record) -> Adjustment:
     return Adjustment(
         key=key_of(row),
@@ -173,114 +146,3 @@ def parts(key: QuotaKey) -> tuple[str, str, str]:
 
 def keys(wanted: Iterable[QuotaKey]) -> Columns:
     return columns([parts(key) for key in wanted], 3)
-
-
-def balances(counter: Counter) -> tuple[int, ...]:
-    return (
-        counter.slice,
-        counter.available,
-        counter.reserved,
-        counter.used,
-        counter.retired,
-        counter.overdraft_issued,
-        counter.overdraft_repaid,
-        counter.overage,
-    )
-
-
-def held_row(reservation: Reservation) -> tuple[Any, ...]:
-    return (reservation.id, reservation.state.value, moment(reservation.expires_at))
-
-
-def holding_row(holding: Holding) -> tuple[Any, ...]:
-    key = holding.key
-    time_and_liens = (holding.leaked_at, holding.guaranteed, holding.lien)
-    return (key.tenant, key.resource, key.scope, holding.epoch, *balances(holding.counter), *time_and_liens)
-
-
-def closed_row(key: QuotaKey, epoch: Epoch, counter: Counter) -> tuple[Any, ...]:
-    return (key.tenant, key.resource, key.scope, epoch, *balances(counter))
-
-
-def reservation_row(reservation: Reservation) -> tuple[Any, ...]:
-    key = reservation.key
-    return (
-        reservation.id,
-        key.tenant,
-        key.resource,
-        key.scope,
-        reservation.epoch,
-        reservation.request_id,
-        reservation.digest,
-        reservation.amount,
-        reservation.state.value,
-        moment(reservation.created_at),
-        moment(reservation.expires_at),
-        reservation.actual,
-        None if reservation.settled_at is None else moment(reservation.settled_at),
-        reservation.operation_id,
-        reservation.generation,
-        reservation.over,
-        _lines_text(reservation.also),
-    )
-
-
-def change_row(reservation: Reservation) -> tuple[Any, ...]:
-    return (
-        reservation.id,
-        reservation.state.value,
-        moment(reservation.expires_at),
-        reservation.actual,
-        None if reservation.settled_at is None else moment(reservation.settled_at),
-        reservation.operation_id,
-        _lines_text(reservation.also),
-    )
-
-
-def reading_row(reading: Reading) -> tuple[Any, ...]:
-    key = reading.key
-    return (
-        key.tenant,
-        key.resource,
-        key.scope,
-        reading.source,
-        reading.incarnation,
-        reading.sequence,
-        reading.total,
-        reading.epoch,
-        reading.added,
-        moment(reading.at),
-    )
-
-
-def entry_row(entry: Entry) -> tuple[Any, ...]:
-    key = entry.key
-    return (
-        moment(entry.at),
-        key.tenant,
-        key.resource,
-        key.scope,
-        entry.epoch,
-        entry.kind.value,
-        entry.delta,
-        entry.reservation_id,
-        entry.request_id,
-        entry.reason,
-    )
-
-
-def adjustment_row(adjustment: Adjustment) -> tuple[Any, ...]:
-    key = adjustment.key
-    return (
-        key.tenant,
-        adjustment.request_id,
-        key.resource,
-        key.scope,
-        adjustment.epoch,
-        adjustment.digest,
-        adjustment.delta,
-        adjustment.reason,
-        adjustment.used,
-        adjustment.available,
-        moment(adjustment.at),
-    )

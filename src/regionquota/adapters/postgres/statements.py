@@ -17,3 +17,7 @@ def load(file: str) -> dict[str, str]:
 LEDGER: Final = load("ledger")
 SLICES: Final = load("slices")
 READS: Final = load("reads")
+SUSPENSIONS: Final = load("suspensions")
+PARTITIONS: Final = load("partitions")
+USAGE: Final = load("usage")
+CASES: Final = load("cases")

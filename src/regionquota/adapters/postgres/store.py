@@ -1,29 +1,41 @@
 """RegionStore on Postgres: decide in the core upon what is remembered or looked up, store with one statement."""
 
+import asyncio
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import asyncpg
 
 from regionquota.adapters.postgres import rows
-from regionquota.adapters.postgres.loading import Overtaken, load, load_closed, load_counters
+from regionquota.adapters.postgres.loading import Overtaken, load, load_closed, load_counters, peek
 from regionquota.adapters.postgres.memo import Basis, Memo
 from regionquota.adapters.postgres.statements import LEDGER, READS, SLICES
-from regionquota.adapters.postgres.transaction import Connection, Deadlines, Pool, at_once, connection, transaction
+from regionquota.adapters.postgres.transaction import (
+    Connection,
+    Deadlines,
+    Pool,
+    at_once,
+    connection,
+    plan_freely,
+    transaction,
+)
+from regionquota.adapters.postgres.writing import store
 from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Loaded, Writes, turn
-from regionquota.core.commands import Command, Outcome
+from regionquota.core.commands import Adjust, Command, Meter, Outcome, Pledge
 from regionquota.core.ledger import decide, free_expired
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation, State
 from regionquota.core.slice import Holding, apply
-from regionquota.errors import StoreUnavailable
-from regionquota.ports import BalanceCheck, Expired, SliceEntry
+from regionquota.errors import ProtocolError, StoreUnavailable
+from regionquota.ports import Backlog, BalanceCheck, Expired, SliceEntry
 
 MAX_RESTARTS: Final = 5
 """How often one call starts over when another process inserted the same key in between."""
 REPLAYED: Final = ("slice", "reserved", "used", "overdraft_issued", "overdraft_repaid", "guaranteed")
+MADE_AT_ONCE: Final = 200
+"""Holdings made of rows without a pause: about 2 ms."""
 AUDIT_TIMEOUT_S: Final = 300.0
 """An audit reads whole tables."""
 
@@ -41,7 +53,7 @@ class PostgresRegionStore:
         self._memo = Memo()
 
     async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
-        recalled = self._memo.recall(batch)
+        recalled = self._memo.recall(batch) or await self._look_up(batch)
         if recalled is not None:
             outcomes = await self._decide_at_once(*recalled, batch, now)
             if outcomes is not None:
@@ -51,7 +63,7 @@ class PostgresRegionStore:
                 async with transaction(self._pool, self._deadlines) as conn:
                     loaded, basis = await load(conn, batch)
                     outcomes, writes = decide(loaded, batch, now)
-                    if not await _store(conn, writes):
+                    if not await store(conn, writes):
                         raise Overtaken
             except _START_OVER:
                 continue
@@ -59,14 +71,27 @@ class PostgresRegionStore:
             return outcomes
         raise StoreUnavailable(f"gave up after {MAX_RESTARTS} collisions of request ids with another process")
 
+    async def _look_up(self, batch: Sequence[Command]) -> tuple[Loaded, Basis] | None:
+        """Read what is not remembered, without a lock: whether it still is so is asked when it is stored."""
+        if any(isinstance(command, Adjust | Meter | Pledge) for command in batch):
+            return None  # rare, and more than rows have to be read
+        names, keys = self._memo.missing(batch)
+        async with connection(self._pool, self._deadlines) as conn:
+            await peek(conn, self._memo, names, keys)
+        return self._memo.recall(batch)
+
     async def _decide_at_once(
         self, loaded: Loaded, basis: Basis, batch: Sequence[Command], now: float
     ) -> Sequence[Outcome] | None:
         """In one round trip, and without holding a lock across any; None: what was remembered is not so any more."""
-        outcomes, writes = decide(loaded, batch, now)
+        try:
+            outcomes, writes = decide(loaded, batch, now)
+        except ProtocolError:  # rows that were seen at different moments need not go together
+            self._memo.forget(basis)
+            return None
         try:
             async with at_once(self._pool, self._deadlines) as conn:
-                stored = await _store(conn, writes, basis)
+                stored = await store(conn, writes, basis)
         except _START_OVER:
             stored = False
         except BaseException:
@@ -88,7 +113,7 @@ class PostgresRegionStore:
             loaded = Loaded()
             await load_counters(conn, loaded, {key for key, _ in freed})
             await load_closed(conn, loaded, freed)
-            await _store(conn, free_expired(loaded, freed, now))
+            await store(conn, free_expired(loaded, freed, now))
         self._memo.forget_counters(loaded.holdings)
         units: dict[QuotaKey, int] = {}
         for (key, _), amount in freed.items():
@@ -119,7 +144,7 @@ class PostgresRegionStore:
     ) -> None:
         """The counter, the epoch that was closed, the debt that was repaid; a slice ledger row if the slice changed."""
         closed, entries = turn(before, changed, now)
-        await _store(conn, Writes(holdings={changed.key: changed}, closed=closed, entries=entries))
+        await store(conn, Writes(holdings={changed.key: changed}, closed=closed, entries=entries))
         terms = (changed.limit, changed.revision, changed.unlimited, rows.policy_text(changed.policy))
         await conn.execute(SLICES["set_terms"], *rows.parts(changed.key), *terms)
         was = 0 if before is None else before.slice
@@ -138,7 +163,11 @@ class PostgresRegionStore:
 
     async def holdings(self, tenant: str | None = None) -> Sequence[Holding]:
         async with connection(self._pool, self._deadlines) as conn:
-            return [rows.holding_of(row) for row in await conn.fetch(READS["holdings"], tenant)]
+            return await _made_of(await conn.fetch(READS["holdings"], tenant))
+
+    async def holdings_of(self, keys: Sequence[QuotaKey]) -> Sequence[Holding]:
+        async with connection(self._pool, self._deadlines) as conn:
+            return await _made_of(await conn.fetch(READS["holdings_of"], *rows.keys(keys)))
 
     async def reservation(self, reservation_id: str) -> Reservation | None:
         async with connection(self._pool, self._deadlines) as conn:
@@ -150,9 +179,17 @@ class PostgresRegionStore:
             row = await conn.fetchrow(READS["reservation_of_request"], tenant, request_id)
         return None if row is None else rows.reservation_of(row)
 
-    async def unknown(self, most: int) -> Sequence[Reservation]:
+    async def unknown(
+        self, most: int, *, tenant: str | None = None, after: Reservation | None = None
+    ) -> Sequence[Reservation]:
+        place = (None, None) if after is None else (rows.moment(after.expires_at), after.id)
         async with connection(self._pool, self._deadlines) as conn:
-            return [rows.reservation_of(row) for row in await conn.fetch(READS["unknown"], most)]
+            return [rows.reservation_of(row) for row in await conn.fetch(READS["unknown"], most, tenant, *place)]
+
+    async def unknown_backlog(self) -> Backlog:
+        async with connection(self._pool, self._deadlines) as conn:
+            [row] = await conn.fetch(READS["unknown_backlog"])
+        return Backlog(row["count"], None if row["oldest"] is None else row["oldest"].timestamp())
 
     async def overdue(self, now: float) -> float | None:
         async with connection(self._pool, self._deadlines) as conn:
@@ -177,7 +214,8 @@ class PostgresRegionStore:
         ]
 
     async def check_balances(self) -> Sequence[BalanceCheck]:
-        async with connection(self._pool, self._deadlines) as conn:
+        async with transaction(self._pool, self._deadlines) as conn:
+            await plan_freely(conn, AUDIT_TIMEOUT_S)
             found = await conn.fetch(READS["check_balances"], timeout=AUDIT_TIMEOUT_S)
         return [
             BalanceCheck(
@@ -191,29 +229,13 @@ class PostgresRegionStore:
         ]
 
 
-_NOTHING: Final = Basis({}, ())
-
-
-async def _store(conn: Connection, writes: Writes, basis: Basis = _NOTHING) -> bool:
-    """One round trip. False: nothing was stored, for `basis` does not hold. Rows that are locked need not be in it."""
-    parts: tuple[tuple[Sequence[Sequence[Any]], int], ...] = (
-        ([rows.held_row(known) for known in basis.reservations], rows.HELD_COLUMNS),
-        (_counted(basis.versions), rows.COUNTED_COLUMNS),
-        ([rows.holding_row(held) for held in writes.holdings.values()], rows.HOLDING_COLUMNS),
-        ([rows.closed_row(*of, counter) for of, counter in writes.closed.items()], rows.CLOSED_COLUMNS),
-        ([rows.reservation_row(new) for new in writes.created.values()], rows.RESERVATION_COLUMNS),
-        ([rows.change_row(changed) for changed in writes.changed.values()], rows.CHANGE_COLUMNS),
-        ([rows.adjustment_row(new) for new in writes.adjustments], rows.ADJUSTMENT_COLUMNS),
-        ([rows.reading_row(reading) for reading in writes.readings.values()], rows.READING_COLUMNS),
-        ([rows.entry_row(entry) for entry in writes.entries], rows.ENTRY_COLUMNS),
-    )
-    if not any(values for values, _ in parts):
-        return True
-    return bool(await conn.fetchval(LEDGER["store"], *(column for part in parts for column in rows.columns(*part))))
-
-
-def _counted(versions: Mapping[QuotaKey, int]) -> list[tuple[Any, ...]]:
-    return [(*rows.parts(key), version) for key, version in versions.items()]
+async def _made_of(found: Sequence[asyncpg.Record]) -> Sequence[Holding]:
+    """There may be a hundred thousand, and callers who wait for the event loop."""
+    holdings: list[Holding] = []
+    for start in range(0, len(found), MADE_AT_ONCE):
+        holdings += map(rows.holding_of, found[start : start + MADE_AT_ONCE])
+        await asyncio.sleep(0)
+    return holdings
 
 
 async def _create_counter(conn: Connection, holding: Holding) -> bool:

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from regionquota.errors import OutcomeUnknown, StoreUnavailable
+from regionquota.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 Pool: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
@@ -31,6 +31,16 @@ UNAVAILABLE: Final = (
 )
 
 
+# Every statement of the service looks up a few rows by key. Plans are made once per connection, perhaps on empty
+# tables, and must stay right when these have grown: an index, row by row. Reports say otherwise for themselves.
+LOOKUPS: Final = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Deadlines:
     """Seconds. Each bounds how long a stalled process can hold what others wait for."""
@@ -43,7 +53,7 @@ class Deadlines:
 
 
 async def open_pool(dsn: str, *, password: str | None, size: int, deadlines: Deadlines) -> Pool:
-    """Raises `StoreUnavailable` if no connection can be made."""
+    """Raises `StoreUnavailable` if no connection can be made; `ConfigError` if sessions cannot have settings."""
     settings = {
         "application_name": "regionquota",
         "statement_timeout": _milliseconds(deadlines.statement),
@@ -51,6 +61,7 @@ async def open_pool(dsn: str, *, password: str | None, size: int, deadlines: Dea
         "idle_in_transaction_session_timeout": _milliseconds(deadlines.idle_in_transaction),
         "synchronous_commit": "on",
         "jit": "off",
+        **LOOKUPS,
     }
     try:
         return await asyncpg.create_pool(
@@ -64,8 +75,16 @@ async def open_pool(dsn: str, *, password: str | None, size: int, deadlines: Dea
             server_settings=settings,
             reset=_leave_as_it_is,
         )
+    except asyncpg.ProtocolViolationError as error:
+        raise ConfigError(f"{_say(error)}: {POOLER}") from error
     except UNAVAILABLE as error:
         raise StoreUnavailable(f"Postgres does not answer: {_say(error)}") from error
+
+
+POOLER: Final = (
+    "is there a pooler such as pgbouncer in transaction mode before Postgres? Sessions of regionquota have settings "
+    "and prepared statements of their own: set postgres.dsn to Postgres itself, or to a pool in session mode"
+)
 
 
 async def _leave_as_it_is(_connection: object) -> None:
@@ -121,6 +140,13 @@ async def at_once(pool: Pool, deadlines: Deadlines) -> AsyncIterator[Connection]
             raise  # said by Postgres of a statement that it has given up
         except UNAVAILABLE as error:
             raise OutcomeUnknown(f"the connection broke in mid-statement: {_say(error)}") from error
+
+
+async def plan_freely(conn: Connection, timeout_s: float) -> None:
+    """For a report over whole tables: let the rest of this transaction be planned by what is in them."""
+    for name in LOOKUPS:
+        await conn.execute(f"SET LOCAL {name} = {'auto' if name == 'plan_cache_mode' else 'on'}")
+    await conn.execute(f"SET LOCAL statement_timeout = {_milliseconds(timeout_s)}")
 
 
 async def _roll_back(work: asyncpg.transaction.Transaction) -> None:

@@ -108,6 +108,8 @@ CREATE TRIGGER usage_ledger_is_append_only BEFORE UPDATE OR DELETE ON usage_ledg
     FOR EACH ROW EXECUTE FUNCTION refuse_change();
 CREATE TRIGGER usage_ledger_is_not_emptied BEFORE TRUNCATE ON usage_ledger
     FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER usage_ledger_is_not_emptied BEFORE TRUNCATE ON usage_ledger_rest
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
 
 CREATE TABLE usage_openings (
     tenant_id        text COLLATE "C" NOT NULL,

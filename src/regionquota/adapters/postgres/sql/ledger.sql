@@ -44,27 +44,35 @@ SELECT tenant_id, resource, scope, source, incarnation, sequence, total, epoch, 
 -- store --
 -- Everything that a batch changed, in one round trip, provided that what it was decided upon still is so: counters by
 -- their version, reservations by state and end, new request ids by not being there. Returns whether it is.
--- Locks are taken as the loads take them; no row is touched by two of the parts.
+-- Locks are taken as the loads take them; no row is touched by two of the parts. Each part comes as a JSON array of
+-- rows, or NULL: to a client in Python an array per column costs three times as much. Times are seconds since 1970.
 WITH held AS MATERIALIZED (
     SELECT
-      FROM unnest($1::uuid[], $2::text[], $3::timestamptz[]) AS w (id, state, expires_at)
+      FROM json_to_recordset($1::json) AS w (id uuid, state text, expires_at double precision)
       JOIN reservations AS r ON r.id = w.id
-     WHERE r.state = w.state AND r.expires_at = w.expires_at
+     WHERE r.state = w.state AND r.expires_at = to_timestamp(w.expires_at)
      ORDER BY r.id
        FOR UPDATE OF r
 ), counted AS MATERIALIZED (
     SELECT
-      FROM unnest($4::text[], $5::text[], $6::text[], $7::bigint[]) AS w (tenant_id, resource, scope, version)
+      FROM json_to_recordset($2::json) AS w (tenant_id text, resource text, scope text, version bigint)
       JOIN quota_counters AS q USING (tenant_id, resource, scope)
      WHERE q.version = w.version
      ORDER BY tenant_id COLLATE "C", resource COLLATE "C", scope COLLATE "C"
        FOR UPDATE OF q
+), new AS MATERIALIZED (
+    SELECT *
+      FROM json_to_recordset($5::json)
+        AS n (id uuid, tenant_id text, resource text, scope text, epoch integer, request_id text, digest bytea,
+              amount bigint, state text, created_at double precision, expires_at double precision, actual bigint,
+              settled_at double precision, operation_id text, generation bigint, over bigint, also jsonb)
 ), guard AS MATERIALIZED (
-    SELECT CASE WHEN (SELECT count(*) FROM held) <> cardinality($1::uuid[]) THEN false
-                WHEN (SELECT count(*) FROM counted) <> cardinality($4::text[]) THEN false
-                ELSE NOT EXISTS (SELECT
-                                   FROM unnest($36::text[], $40::text[]) AS w (tenant_id, request_id)
-                                   JOIN reservations USING (tenant_id, request_id))
+    SELECT CASE WHEN (SELECT count(*) FROM held) <> coalesce(json_array_length($1::json), 0) THEN false
+                WHEN (SELECT count(*) FROM counted) <> coalesce(json_array_length($2::json), 0) THEN false
+                WHEN EXISTS (SELECT  -- refused, but perhaps known: a repeat is answered as the first was
+                               FROM json_to_recordset($10::json) AS w (tenant_id text, request_id text)
+                               JOIN reservations USING (tenant_id, request_id)) THEN false
+                ELSE NOT EXISTS (SELECT FROM new JOIN reservations USING (tenant_id, request_id))
            END AS holds
 ), counters AS (
     UPDATE quota_counters AS q
@@ -72,11 +80,10 @@ WITH held AS MATERIALIZED (
            used = n.used, retired = n.retired, overdraft_issued = n.overdraft_issued,
            overdraft_repaid = n.overdraft_repaid, overage = n.overage, leaked_at = n.leaked_at,
            guaranteed = n.guaranteed, lien = n.lien
-      FROM unnest($8::text[], $9::text[], $10::text[], $11::integer[], $12::bigint[], $13::bigint[],
-                  $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::bigint[],
-                  $20::bigint[], $21::bigint[], $22::bigint[])
-        AS n (tenant_id, resource, scope, epoch, slice, available, reserved, used, retired, overdraft_issued,
-              overdraft_repaid, overage, leaked_at, guaranteed, lien)
+      FROM json_to_recordset($3::json)
+        AS n (tenant_id text, resource text, scope text, epoch integer, slice bigint, available bigint,
+              reserved bigint, used bigint, retired bigint, overdraft_issued bigint, overdraft_repaid bigint,
+              overage bigint, leaked_at bigint, guaranteed bigint, lien bigint)
      WHERE q.tenant_id = n.tenant_id AND q.resource = n.resource AND q.scope = n.scope
        AND (SELECT holds FROM guard)
 ), closed AS (
@@ -84,8 +91,10 @@ WITH held AS MATERIALIZED (
            (tenant_id, resource, scope, epoch, slice, available, reserved, used, retired, overdraft_issued,
             overdraft_repaid, overage)
     SELECT *
-      FROM unnest($23::text[], $24::text[], $25::text[], $26::integer[], $27::bigint[], $28::bigint[],
-                  $29::bigint[], $30::bigint[], $31::bigint[], $32::bigint[], $33::bigint[], $34::bigint[])
+      FROM json_to_recordset($4::json)
+        AS n (tenant_id text, resource text, scope text, epoch integer, slice bigint, available bigint,
+              reserved bigint, used bigint, retired bigint, overdraft_issued bigint, overdraft_repaid bigint,
+              overage bigint)
      WHERE (SELECT holds FROM guard)
         ON CONFLICT (tenant_id, resource, scope, epoch) DO UPDATE
        SET slice = EXCLUDED.slice, available = EXCLUDED.available, reserved = EXCLUDED.reserved,
@@ -95,48 +104,46 @@ WITH held AS MATERIALIZED (
     INSERT INTO reservations
            (id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
             settled_at, operation_id, generation, over, also)
-    SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
-           settled_at, operation_id, generation, over, also::jsonb
-      FROM unnest($35::uuid[], $36::text[], $37::text[], $38::text[], $39::integer[], $40::text[],
-                  $41::bytea[], $42::bigint[], $43::text[], $44::timestamptz[], $45::timestamptz[],
-                  $46::bigint[], $47::timestamptz[], $48::text[], $49::bigint[], $50::bigint[], $51::text[])
-        AS n (id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at,
-              actual, settled_at, operation_id, generation, over, also)
+    SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, to_timestamp(created_at),
+           to_timestamp(expires_at), actual, to_timestamp(settled_at), operation_id, generation, over, also
+      FROM new
      WHERE (SELECT holds FROM guard)
-     ORDER BY n.tenant_id COLLATE "C", n.request_id COLLATE "C"
+     ORDER BY tenant_id COLLATE "C", request_id COLLATE "C"
 ), changed AS (
     UPDATE reservations AS r
-       SET state = n.state, expires_at = n.expires_at, actual = n.actual, settled_at = n.settled_at,
-           operation_id = n.operation_id, also = n.also::jsonb
-      FROM unnest($52::uuid[], $53::text[], $54::timestamptz[], $55::bigint[], $56::timestamptz[], $57::text[],
-                  $58::text[])
-        AS n (id, state, expires_at, actual, settled_at, operation_id, also)
+       SET state = n.state, expires_at = to_timestamp(n.expires_at), actual = n.actual,
+           settled_at = to_timestamp(n.settled_at), operation_id = n.operation_id, also = n.also
+      FROM json_to_recordset($6::json)
+        AS n (id uuid, state text, expires_at double precision, actual bigint, settled_at double precision,
+              operation_id text, also jsonb)
      WHERE r.id = n.id
        AND (SELECT holds FROM guard)
 ), adjusted AS (
     INSERT INTO adjustments
            (tenant_id, request_id, resource, scope, epoch, digest, delta, reason, used, available, at)
-    SELECT *
-      FROM unnest($59::text[], $60::text[], $61::text[], $62::text[], $63::integer[], $64::bytea[],
-                  $65::bigint[], $66::text[], $67::bigint[], $68::bigint[], $69::timestamptz[])
-        AS n (tenant_id, request_id, resource, scope, epoch, digest, delta, reason, used, available, at)
+    SELECT tenant_id, request_id, resource, scope, epoch, digest, delta, reason, used, available, to_timestamp(at)
+      FROM json_to_recordset($7::json)
+        AS n (tenant_id text, request_id text, resource text, scope text, epoch integer, digest bytea, delta bigint,
+              reason text, used bigint, available bigint, at double precision)
      WHERE (SELECT holds FROM guard)
-     ORDER BY n.tenant_id COLLATE "C", n.request_id COLLATE "C"
+     ORDER BY tenant_id COLLATE "C", request_id COLLATE "C"
 ), metered AS (
     INSERT INTO meter_readings
            (tenant_id, resource, scope, source, incarnation, sequence, total, epoch, added, at)
-    SELECT *
-      FROM unnest($70::text[], $71::text[], $72::text[], $73::text[], $74::text[], $75::bigint[],
-                  $76::bigint[], $77::integer[], $78::bigint[], $79::timestamptz[])
+    SELECT tenant_id, resource, scope, source, incarnation, sequence, total, epoch, added, to_timestamp(at)
+      FROM json_to_recordset($8::json)
+        AS n (tenant_id text, resource text, scope text, source text, incarnation text, sequence bigint,
+              total bigint, epoch integer, added bigint, at double precision)
      WHERE (SELECT holds FROM guard)
         ON CONFLICT (tenant_id, resource, scope, source, incarnation) DO UPDATE
        SET sequence = EXCLUDED.sequence, total = EXCLUDED.total, epoch = EXCLUDED.epoch, added = EXCLUDED.added,
            at = EXCLUDED.at
 ), explained AS (
     INSERT INTO usage_ledger (at, tenant_id, resource, scope, epoch, kind, delta, reservation_id, request_id, reason)
-    SELECT *
-      FROM unnest($80::timestamptz[], $81::text[], $82::text[], $83::text[], $84::integer[], $85::text[],
-                  $86::bigint[], $87::uuid[], $88::text[], $89::text[])
+    SELECT to_timestamp(at), tenant_id, resource, scope, epoch, kind, delta, reservation_id, request_id, reason
+      FROM json_to_recordset($9::json)
+        AS n (at double precision, tenant_id text, resource text, scope text, epoch integer, kind text,
+              delta bigint, reservation_id uuid, request_id text, reason text)
      WHERE (SELECT holds FROM guard)
 )
 SELECT holds FROM guard;

@@ -11,11 +11,23 @@ SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, av
  WHERE $1::text IS NULL OR tenant_id = $1
  ORDER BY tenant_id, resource, scope;
 
+-- holdings_of --
+SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
+       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS wanted (tenant_id, resource, scope)
+  JOIN quota_counters USING (tenant_id, resource, scope);
+
 -- reservation --
 SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
        settled_at, operation_id, generation, over, also
   FROM reservations
  WHERE id = $1;
+
+-- reservations --
+SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
+       settled_at, operation_id, generation, over, also
+  FROM reservations
+ WHERE id = ANY ($1::uuid[]);
 
 -- reservation_of_request --
 SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
@@ -33,9 +45,15 @@ SELECT min(expires_at) AS expires_at
 SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
        settled_at, operation_id, generation, over, also
   FROM reservations
- WHERE state = 'UNKNOWN'
+ WHERE state = 'UNKNOWN' AND ($2::text IS NULL OR tenant_id = $2)
+   AND ($3::timestamptz IS NULL OR (expires_at, id) > ($3, $4))
  ORDER BY expires_at, id
  LIMIT $1;
+
+-- unknown_backlog --
+SELECT count(*) AS count, min(expires_at) AS oldest
+  FROM reservations
+ WHERE state = 'UNKNOWN';
 
 -- slice_history --
 SELECT id, at, tenant_id, resource, scope, revision, before, after, moves::text AS moves

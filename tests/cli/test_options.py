@@ -1,0 +1,159 @@
+"""What the command line refuses before it asks anybody, by the names of its own options, and the help it gives."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from regionquota.cli import app
+
+NOBODY = "0197d3a0-0000-7000-8000-000000000000"
+
+
+@pytest.fixture(autouse=True)
+def _quiet_loggers() -> Iterator[None]:
+    """Commands silence what a person at a prompt has no use for; other tests do have."""
+    loggers = [logging.getLogger(name) for name in ("asyncio", "asyncpg", "grpc")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Path:
+    file = tmp_path / "deployment.toml"
+    file.write_text('[deployment]\nregions = { eu = { url = "http://127.0.0.1:1" } }\n')
+    return file
+
+
+def refusal(deployment: Path, *arguments: str) -> str:
+    env = {"REGIONQUOTA_CONFIG": str(deployment), "COLUMNS": "200", "TERM": "dumb"}
+    result = CliRunner().invoke(app, arguments, env=env)
+    assert 2 == result.exit_code, result.output
+    assert "Traceback" not in result.output
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["much"], 'limit must be an integer from 0 to 9223372036854775807 or "unlimited" or none, got "much"'),
+        (["none"], "a PLAN must have a limit"),
+        (["5", "--kind", "leaky"], "--kind"),
+        (["5", "--refill", "5"], "--refill takes units per time, such as 100/60s"),
+        (["5", "--refill", "5/s"], "--refill takes units per time, such as 100/60s"),
+        (["5", "--refill", "0/60s"], "--refill must be an integer from 1"),
+        (["5", "--refill", "5/0s"], "--refill must be a whole number of seconds from 1"),
+        (["5", "--refill", "5/9999999h"], "--refill must be a whole number of seconds from 1"),
+        (["5", "--refill", f"5/{'9' * 5000}s"], "--refill takes"),
+        (["5", "--period", "year"], "--period"),
+        (["5", "--enforcement", "lax"], "--enforcement"),
+        (["5", "--enforced-percent", "101"], "--enforced-percent must be an integer from 0 to 100, got 101"),
+        (["5", "--enforced-percent", "none"], "--enforced-percent must be an integer from 0 to 100"),
+        (["5", "--admission", "ajar"], "--admission"),
+        (["5", "--max-single", "0"], "--max-single must be an integer from 1"),
+        (["5", "--max-single", "few"], 'or none, got "few"'),
+        (["5", "--max-single", "9" * 5000], "--max-single must be an integer from 1"),
+        (["5", "--min-ttl", "-1"], "--min-ttl must be"),
+        (["5", "--max-ttl", "31536001"], "--max-ttl must be a whole number of seconds from 1 to 31536000"),
+        (["5", "--max-overdraft", "1.5"], "--max-overdraft must be"),
+        (["5", "--time-zone", ""], "--time-zone must be"),
+        (["5", "--parent", ""], "--parent must be"),
+        (["5", "--guarantee", "-1"], "--guarantee must be"),
+        (["5", "--version", "0"], "--version"),
+        (["5", "--scope", ""], "scope must be"),
+    ],
+)
+def test_a_wrong_option_of_a_limit_is_refused_by_name(deployment: Path, options: list[str], says: str) -> None:
+    assert says in refusal(deployment, "quota", "set", "acme", "vcpu", *options)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("limits", "is not TOML"),
+        ("", "limits is missing"),
+        ("limits = []", "limits must be a list of 1 to 100 limits"),
+        ("[[limits]]\nresource = 'r'\nlimit = 1", "limits[0].tenant_id is missing"),
+        ("[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = 1\nlimt = 5", "unknown field"),
+        ("[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = 1\nmax_ttl_s = 0", "limits[0].max_ttl_s must be"),
+        ("[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = nan", "limits[0].limit null takes an OVERRIDE back"),
+        ("[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = 2024-01-01", "limits[0].limit must be"),
+        ("[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = 1\n" * 2, "limits must name each quota once"),
+        ("[[limits]]\ntenant_id = ''\nresource = 'r'\nlimit = 1", "limits[0].tenant_id must be"),
+    ],
+)
+def test_a_wrong_file_of_limits_is_refused_with_the_place(
+    deployment: Path, tmp_path: Path, text: str, says: str
+) -> None:
+    file = tmp_path / "limits.toml"
+    file.write_text(text)
+    said = refusal(deployment, "quota", "set-many", str(file))
+    assert says in said
+    assert str(file) in said.replace(" ", "")
+
+
+@pytest.mark.parametrize("name", ["nowhere.toml", "nowhere.json", "."])
+def test_a_file_that_cannot_be_read_is_named(deployment: Path, tmp_path: Path, name: str) -> None:
+    assert "cannot read" in refusal(deployment, "quota", "set-many", str(tmp_path / name))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["list", "--state", "pending"], "--state takes unknown"),
+        (["list", "--region", "mars"], 'unknown region "mars": known are eu'),
+        (["list", "--limit", "0"], "--limit"),
+        (["show", "nobody"], "ID must be a reservation id"),
+        (["show", "../tenants"], "ID must be a reservation id"),
+        (["commit", NOBODY], "--reason"),
+        (["commit", NOBODY, "--reason", ""], "--reason must be a text of 1 to 1000 characters"),
+        (["commit", NOBODY, "--reason", "x", "--actual", "0"], "--actual must be an integer from 1"),
+        (["commit", NOBODY, "--reason", "x", "--actual", "-3"], "--actual must be an integer from 1"),
+        (["commit", NOBODY, "--reason", "x", "--actual", "9" * 5000], "--actual must be an integer from 1"),
+        (["release", NOBODY, "--reason", "a\nb"], "--reason must be"),
+        (["release", NOBODY, "--reason", "\udcff"], "--reason must be"),
+    ],
+)
+def test_a_wrong_word_on_a_reservation_is_refused_by_name(deployment: Path, arguments: list[str], says: str) -> None:
+    assert says in refusal(deployment, "reservation", *arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["suspend", "acme"], "--why"),
+        (["suspend", "acme", "--why", ""], "--why must be a text of 1 to 1000 characters"),
+        (["suspend", "", "--why", "x"], "tenant must be"),
+        (["resume", "a\nb"], "tenant must be"),
+    ],
+)
+def test_a_wrong_word_on_a_tenant_is_refused_by_name(deployment: Path, arguments: list[str], says: str) -> None:
+    assert says in refusal(deployment, "tenant", *arguments)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "quota set",
+        "quota set-many",
+        "quota suspend",
+        "quota remove",
+        "quota get",
+        "quota list",
+        "reservation list",
+        "reservation show",
+        "reservation commit",
+        "reservation release",
+        "tenant suspend",
+        "tenant resume",
+        "tenant list",
+    ],
+)
+def test_help_shows_an_example(command: str) -> None:
+    result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert 0 == result.exit_code
+    assert f"regionquota {command}" in " ".join(result.output.split())
