@@ -8,18 +8,22 @@ _LENGTH: Final = b"Content-Length: "
 
 
 class Caller(asyncio.Protocol):
-    """One connection to `authority` (host:port). Understands what our own servers answer, nothing more."""
+    """One connection to `authority` (host:port), the servers' number `server`.
 
-    def __init__(self, authority: str) -> None:
+    Understands what our own servers answer, nothing more.
+    """
+
+    def __init__(self, authority: str, server: int) -> None:
+        self.server = server
         self._authority = authority.encode()
         self._transport: asyncio.Transport | None = None
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
         self._read = b""
 
     @classmethod
-    async def connect(cls, authority: str) -> "Caller":
+    async def connect(cls, authority: str, server: int = 0) -> "Caller":
         host, _, port = authority.rpartition(":")
-        _, caller = await asyncio.get_running_loop().create_connection(lambda: cls(authority), host, int(port))
+        _, caller = await asyncio.get_running_loop().create_connection(lambda: cls(authority, server), host, int(port))
         return caller
 
     def post(self, path: bytes, body: bytes) -> "asyncio.Future[tuple[int, bytes]]":

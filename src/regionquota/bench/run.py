@@ -44,6 +44,7 @@ class Options:
     seconds: int = 4
     rounds: int = 3
     tenants: int = 10_000
+    servers: int = 2
     connections: int = 64
     batch_connections: int = 8
     open_holds: int = 1_000_000
@@ -90,6 +91,7 @@ class Result:
             "seconds": self.options.seconds,
             "rounds": self.options.rounds,
             "tenants": self.options.tenants,
+            "servers": self.options.servers,
             "connections": self.options.connections,
             "pgbench_clients": self.options.pgbench_clients,
         }
@@ -110,14 +112,13 @@ class Bench:
     async def run(self) -> Result:
         """Raises `RegionQuotaError` if a server does not start or answers anything but what was asked for."""
         options = self._options
-        stack = Stack(DevOptions(self._scratch / "data", ("here",), self._base))
+        stack = Stack(DevOptions(self._scratch / "data", ("here",), self._base, servers=options.servers))
         async with stack.running(self._say):
             dsn = stack.dsns["here"]
             self._result.settings = await _settings(dsn)
             self._say(f"making {options.tenants:,} tenants")
             await create_counters(dsn, "here", options.tenants)
-            authority = stack.urls["here"].removeprefix("http://")
-            async with _connections(authority, options.connections) as callers:
+            async with _connections(stack.servers["here"], options.connections) as callers:
                 for number in range(1, options.rounds + 1):
                     self._say(f"round {number} of {options.rounds}")
                     await self._measure(dsn, callers)
@@ -132,12 +133,13 @@ class Bench:
     async def _measure(self, dsn: str, callers: Sequence[Caller]) -> None:
         options = self._options
         few = callers[: options.batch_connections]
+        one = _of_one_server(callers)
         await self._yardstick("pgbench_hot", dsn, 1)
-        await self._saturated("hot", callers, self._reserve(1))
+        await self._saturated("hot", one, self._reserve(1))
         await self._yardstick("pgbench_spread", dsn, options.tenants)
         await self._saturated("spread", callers, self._reserve(options.tenants))
         await self._saturated("batch", few, self._reserve_batch(options.tenants))
-        await self._saturated("hot_reserve_commit", callers, self._reserve_and_commit(1))
+        await self._saturated("hot_reserve_commit", one, self._reserve_and_commit(1))
         await self._saturated("spread_reserve_commit", callers, self._reserve_and_commit(options.tenants))
 
     async def _yardstick(self, name: str, dsn: str, tenants: int) -> None:
@@ -157,7 +159,8 @@ class Bench:
         seconds = 2 * self._options.seconds
         for name, load, tenants in (("hot_half_load", "hot", 1), ("half_load", "spread", self._options.tenants)):
             rate = self._result.rate(load) / 2
-            measured = await at_rate(callers, self._reserve(tenants), rate, seconds, self._options.seed)
+            used = _of_one_server(callers) if tenants == 1 else callers
+            measured = await at_rate(used, self._reserve(tenants), rate, seconds, self._options.seed)
             self._result.latencies_ms[name] = _percentiles(measured)
 
     async def _beside_open_holds(self, dsn: str, callers: Sequence[Caller]) -> None:
@@ -174,17 +177,24 @@ class Bench:
         self._result.rates.setdefault(name, []).append(rate)
         self._say(f"  {name}: {rate:,.0f}/s")
 
-    def _body(self, tenants: int) -> bytes:
+    def _body(self, tenants: int, caller: Caller) -> bytes:
+        """Of a tenant that belongs to the caller's server: it remembers the counters of those whom it serves."""
         number = next(self._names)
-        tenant = HOT if tenants == 1 else f"tenant-{number % tenants + 1}"
+        tenant = HOT if tenants == 1 else f"tenant-{self._tenant(number, tenants, caller.server)}"
         request = f"{self._run}-{number}"
         return (
             f'{{"request_id":"{request}","tenant_id":"{tenant}","resource":"unit","amount":1,"ttl_s":86400}}'
         ).encode()
 
+    def _tenant(self, number: int, tenants: int, server: int) -> int:
+        """One of 1 .. `tenants`, all that belong to `server` in turns."""
+        servers = self._options.servers
+        mine = (tenants - server + servers - 1) // servers
+        return server + 1 + servers * (number % mine)
+
     def _reserve(self, tenants: int) -> Unit:
         async def unit(caller: Caller) -> int:
-            status, body = await caller.post(_RESERVE, self._body(tenants))
+            status, body = await caller.post(_RESERVE, self._body(tenants, caller))
             expect(status, 201, body)
             return 1
 
@@ -192,7 +202,7 @@ class Bench:
 
     def _reserve_batch(self, tenants: int) -> Unit:
         async def unit(caller: Caller) -> int:
-            wanted = b",".join(self._body(tenants) for _ in range(BATCH))
+            wanted = b",".join(self._body(tenants, caller) for _ in range(BATCH))
             status, body = await caller.post(_BATCH, b'{"reservations":[' + wanted + b"]}")
             expect(status, 207, body)
             granted = body.count(b'"status":201')
@@ -203,7 +213,7 @@ class Bench:
 
     def _reserve_and_commit(self, tenants: int) -> Unit:
         async def unit(caller: Caller) -> int:
-            status, body = await caller.post(_RESERVE, self._body(tenants))
+            status, body = await caller.post(_RESERVE, self._body(tenants, caller))
             expect(status, 201, body)
             name = msgspec.json.decode(body)["reservation_id"]
             status, body = await caller.post(f"/v1/reservations/{name}/commit".encode(), b"{}")
@@ -211,6 +221,11 @@ class Bench:
             return 1
 
         return unit
+
+
+def _of_one_server(callers: Sequence[Caller]) -> Sequence[Caller]:
+    """A tenant belongs to one."""
+    return [caller for caller in callers if caller.server == 0]
 
 
 def _percentiles(measured: Measured) -> dict[str, float]:
@@ -228,8 +243,11 @@ async def _settings(dsn: str) -> Mapping[str, str]:
 
 
 @asynccontextmanager
-async def _connections(authority: str, count: int) -> AsyncIterator[Sequence[Caller]]:
-    callers = await asyncio.gather(*(Caller.connect(authority) for _ in range(count)))
+async def _connections(urls: Sequence[str], count: int) -> AsyncIterator[Sequence[Caller]]:
+    """`count` connections, to each of the servers in turns."""
+    servers = [url.removeprefix("http://") for url in urls]
+    places = [number % len(servers) for number in range(count)]
+    callers = await asyncio.gather(*(Caller.connect(servers[place], place) for place in places))
     try:
         yield callers
     finally:

@@ -9,6 +9,7 @@ from regionquota.bench import Bench, Options, Result
 from regionquota.cli.frame import JsonOption, command, err, out, print_json, print_table
 from regionquota.config import Config
 from regionquota.embedded import die_with_parent, scratch_directory
+from regionquota.telemetry import configure_logging
 
 _ROWS = (
     ("one hot counter, single calls", "hot", "pgbench_hot", "hot_ratio"),
@@ -22,6 +23,9 @@ async def bench(
     seconds: Annotated[int, typer.Option(min=1, max=600, help="Of each measurement.")] = 4,
     rounds: Annotated[int, typer.Option(min=1, max=100, help="Of all measurements; ratios are medians.")] = 3,
     tenants: Annotated[int, typer.Option(min=1, max=1_000_000, help="For the loads that are spread.")] = 10_000,
+    servers: Annotated[
+        int, typer.Option(min=1, max=16, help="Region servers; calls of a tenant go to one of them.")
+    ] = 2,
     connections: Annotated[int, typer.Option(min=1, max=1000, help="Connections that call the server.")] = 64,
     open_holds: Annotated[int, typer.Option(min=0, max=10_000_000, help="To measure reserves beside.")] = 1_000_000,
     json: JsonOption = False,
@@ -31,7 +35,15 @@ async def bench(
     Starts what it needs, calls it over loopback only, and leaves nothing behind.
     """
     die_with_parent()
-    options = Options(seconds=seconds, rounds=rounds, tenants=tenants, connections=connections, open_holds=open_holds)
+    configure_logging("auto", "warning")
+    options = Options(
+        seconds=seconds,
+        rounds=rounds,
+        tenants=tenants,
+        servers=servers,
+        connections=connections,
+        open_holds=open_holds,
+    )
     base = Config()
     base = replace(base, telemetry=replace(base.telemetry, log_level="warning"))
     with scratch_directory() as directory:
@@ -68,7 +80,8 @@ def _show(result: Result) -> None:
     )
     settings = ", ".join(f"{name} = {value}" for name, value in result.settings.items())
     out.print(
-        f"pgbench: {result.options.pgbench_clients} clients, one transaction per reserve. Postgres: {settings}.\n"
+        f"{result.options.servers} region servers, each tenant calls one of them; pgbench has "
+        f"{result.options.pgbench_clients} clients and makes one transaction per reserve. Postgres: {settings}.\n"
         f"The load generator, the servers and Postgres share this machine; compare ratios, not figures.",
         highlight=False,
     )

@@ -41,6 +41,8 @@ class Options:
     base: Config = field(default_factory=Config)
     postgres: Mapping[Region, DeployedRegion] = field(default_factory=dict)
     etcd: Sequence[str] = ()
+    servers: int = 1
+    """Region servers in each region."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(set(self.regions)) == len(self.regions) <= MAX_REGIONS:

@@ -118,6 +118,8 @@ class Stack:
         self._failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.dsns: dict[Region, str] = {}
         self.urls: dict[Region, str] = {}
+        self.servers: dict[Region, list[str]] = {}
+        """All of a region's servers; `urls` names the first."""
         self.etcd: Sequence[str] = ()
         self.proxies: dict[Region, TcpProxy] = {}
         self.control_url = ""
@@ -190,12 +192,14 @@ class Stack:
     async def _start_daemons(self) -> None:
         options, layout = self._options, self._layout
         for region in options.regions:
-            port = layout.port(f"region-{region}")
-            config = region_config(
-                options, region, dsn=self.dsns[region], etcd=self.proxies[region].endpoint, port=port
-            )
-            self._add_daemon(f"region-{region}", "region", config, port)
-            self.urls[region] = f"http://{LOOPBACK}:{port}"
+            etcd = self.proxies[region].endpoint
+            for number in range(1, options.servers + 1):
+                name = f"region-{region}" if number == 1 else f"region-{region}-{number}"
+                port = layout.port(name)
+                config = region_config(options, region, dsn=self.dsns[region], etcd=etcd, port=port)
+                self._add_daemon(name, "region", config, port)
+                self.servers.setdefault(region, []).append(f"http://{LOOPBACK}:{port}")
+            self.urls[region] = self.servers[region][0]
         port = layout.port("coordinator")
         self._add_daemon("coordinator", "coordinator", coordinator_config(options, etcd=self.etcd, port=port), port)
         self.coordinator_url = f"http://{LOOPBACK}:{port}"
