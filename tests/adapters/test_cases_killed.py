@@ -62,10 +62,10 @@ async def killed_during(operation: str, dsn: str) -> None:
 
 @pytest.fixture
 async def store(open_store: fixtures.OpenStore) -> PostgresRegionStore:
-    """With a hold that is overdue LATER."""
+    """With a hold that is overdue LATER, and a debt, which what comes back has to repay."""
     opened = await open_store()
     await opened.apply(QUOTA, allocation(1000, eu=100), 10, NOON)
-    await opened.transact([reserve(5, name=ONE, ttl=10)], NOON)
+    await opened.transact([reserve(5, name=ONE, ttl=10), adjust(98, request="y")], NOON)
     return opened
 
 
@@ -76,7 +76,7 @@ async def test_what_a_killed_process_had_half_done_is_not_there(
     before = await store.holdings(), await store.reservation(ONE), await store.slice_history(0, 10)
     await killed_during(operation, database)
     assert before == (await store.holdings(), await store.reservation(ONE), await store.slice_history(0, 10))
-    assert 0 == await fixtures.query(database, "SELECT count(*) FROM adjustments")
+    assert 1 == await fixtures.query(database, "SELECT count(*) FROM adjustments")
     assert [] == differences(await store.check_balances())
 
 
@@ -86,4 +86,4 @@ async def test_what_a_killed_sweeper_left_is_given_back_by_the_next(database: st
         while not (await store.expire(LATER, 10)).holds:
             await asyncio.sleep(0.05)  # until Postgres has noticed, the hold is the dead process's
     (held,) = await store.holdings()
-    assert (100, 0) == (held.counter.available, held.counter.reserved)
+    assert (2, 0, 0) == (held.counter.available, held.counter.reserved, held.counter.debt)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from tests.contract import region_store_fixtures as fixtures
 from tests.core.builders import NOON, QUOTA, adjust, allocation, differences, reservation_name, reserve
 
+from regionquota.adapters.postgres import rows
 from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.core.commands import Charge, Command, Commit, Forbidden, Granted, Outcome, Release, Reserve, Settled
 from regionquota.core.counter import Counter
@@ -40,13 +42,13 @@ async def exact(pair: Pair) -> Counter:
     return held.counter
 
 
-async def holds(pair: Pair, count: int) -> list[str]:
+async def holds(pair: Pair, number: int) -> list[str]:
     """Of one unit each; all have ended by LATER, the last ones first."""
-    await give(pair, count)
-    names = [reservation_name(n + 1) for n in range(count)]
-    for start in range(0, count, 500):
+    await give(pair, number)
+    names = [reservation_name(n + 1) for n in range(number)]
+    for start in range(0, number, 500):
         part = list(enumerate(names))[start : start + 500]
-        await pair[0].transact([reserve(1, name=name, ttl=900 - n * 800 // count) for n, name in part], NOON)
+        await pair[0].transact([reserve(1, name=name, ttl=900 - n * 800 // number) for n, name in part], NOON)
     return names
 
 
@@ -107,11 +109,15 @@ async def locked(database: str, row: str, *args: object) -> AsyncIterator[None]:
 async def waiting(database: str, *work: Coroutine[Any, Any, Any]) -> list[asyncio.Task[Any]]:
     """Started, and each of them waits for a lock."""
     tasks = [asyncio.create_task(one) for one in work]
-    count = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    async with asyncio.timeout(20):
-        while await fixtures.query(database, count) < len(tasks):
-            await asyncio.sleep(0.01)
+    await until_waiting(database, len(tasks))
     return tasks
+
+
+async def until_waiting(database: str, number: int) -> None:
+    blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with asyncio.timeout(20):
+        while await fixtures.query(database, blocked) < number:
+            await asyncio.sleep(0.01)
 
 
 async def deadlocks(database: str) -> int:
@@ -126,6 +132,14 @@ def lines(number: int, keys: list[QuotaKey]) -> Reserve:
     return reserve(1, name=reservation_name(number), key=keys[0], also=also)
 
 
+@pytest.fixture
+def sets_in_every_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of a set is another one in each process; the two here are only one, so each look has another."""
+    keys, looks = rows.keys, count()
+    monkeypatch.setattr(rows, "keys", lambda wanted: keys(sorted(wanted, reverse=bool(next(looks) % 2))))
+
+
+@pytest.mark.usefixtures("sets_in_every_order")
 @pytest.mark.parametrize("remembered", [True, False], ids=["as remembered", "overtaken"])
 async def test_lines_named_in_opposite_order_wait_for_each_other_in_no_circle(
     pair: Pair, database: str, remembered: bool
@@ -164,6 +178,25 @@ async def test_a_sweeper_passes_over_what_a_request_is_working_on(pair: Pair, da
     assert 0 == await deadlocks(database)
 
 
+async def test_a_sweeper_and_a_request_that_meet_on_two_counters_wait_in_no_circle(pair: Pair, database: str) -> None:
+    """The request comes to the first counter before the sweeper does: whoever has the second must have the first."""
+    owing, free = QuotaKey("acme", "a"), QuotaKey("acme", "b")
+    for key in (owing, free):
+        await give(pair, 10, key)
+        await pair[0].transact([reserve(1, name=reservation_name(ord(key.resource)), key=key, ttl=10)], NOON)
+    await pair[0].transact([adjust(12, request="debt", key=owing)], NOON)
+    async with locked(database, "quota_counters WHERE resource = 'a'"):
+        adjusts = [adjust(-1, request=key.resource, key=key) for key in (owing, free)]
+        await pair[0].transact([adjust(1, request="used", key=free)], NOON)
+        (corrected,) = await waiting(database, pair[0].transact(adjusts, LATER))
+        sweeping = asyncio.create_task(pair[1].expire(LATER, 10))
+        await until_waiting(database, 2)
+    await asyncio.gather(corrected, sweeping)
+    assert 0 == await deadlocks(database)
+    assert [0, 0] == [held.counter.reserved for held in await pair[0].holdings()]
+    assert [] == differences(await pair[0].check_balances())
+
+
 async def test_a_slice_that_shrinks_while_it_is_spent_is_never_below_what_is_spent(pair: Pair) -> None:
     await give(pair, 100)
     chance = Random(5)
@@ -174,7 +207,7 @@ async def test_a_slice_that_shrinks_while_it_is_spent_is_never_below_what_is_spe
             name = reservation_name(number * 1000 + n)
             (held,) = await pair[1].transact([reserve(chance.randint(1, 9), name=name)], NOON)
             if isinstance(held, Granted):
-                settle = chance.choice([Commit(name), Release(name)])
+                settle = Commit(name) if chance.random() < 0.5 else Release(name)
                 await pair[1].transact([settle, adjust(-1, request=name)], NOON)
 
     async def shrink() -> None:
@@ -192,3 +225,15 @@ async def test_a_slice_that_shrinks_while_it_is_spent_is_never_below_what_is_spe
     await shrinking
     counter = await exact(pair)
     assert counter.slice >= counter.in_use
+
+
+async def test_what_is_released_upon_an_older_limit_brings_back_nothing_that_the_newer_one_took(pair: Pair) -> None:
+    """The first process remembers a slice of 10. The other one has given up all of it but the 3 that are held."""
+    names = await holds(pair, 3)
+    await pair[0].apply(QUOTA, allocation(1000, eu=10), 11, NOON)
+    await pair[0].transact([Commit(names[0])], NOON)
+    await pair[1].apply(QUOTA, allocation(1000, eu=0), 12, NOON)
+    await pair[0].transact([Release(names[1])], NOON)
+    assert Counter(slice=3, available=1, reserved=1, used=1) == await exact(pair)
+    await pair[1].apply(QUOTA, allocation(1000, eu=0), 13, NOON)
+    assert Counter(slice=2, reserved=1, used=1) == await exact(pair)

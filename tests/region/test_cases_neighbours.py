@@ -10,7 +10,7 @@ from tests.core.builders import NOON, QUOTA, allocation, differences, reservatio
 from tests.region.explorer import Clock
 
 from regionquota.adapters.postgres.store import PostgresRegionStore
-from regionquota.core.commands import Commit, Granted, Release, Settled
+from regionquota.core.commands import Command, Commit, Granted, Release, Settled
 from regionquota.core.counter import Counter
 from regionquota.core.quota import QuotaKey
 from regionquota.core.reservation import State
@@ -51,7 +51,7 @@ async def test_a_release_that_fails_takes_no_neighbour_with_it_and_its_hold_ends
     sizes: list[int] = []
     group = GroupCommit(postgres_store, Clock(NOON), lanes=1, max_batch=10, max_queue=10, on_batch=sizes.append)
     group.start()
-    commands = [Release(ONE), Release(TWO), Commit(THREE), reserve(10, name=FOUR)]
+    commands: list[Command] = [Release(ONE), Release(TWO), Commit(THREE), reserve(10, name=FOUR)]
     one, two, three, four = await asyncio.gather(
         *(group.submit(command, 0) for command in commands), return_exceptions=True
     )

@@ -45,6 +45,8 @@ class Holds:
         if known is not None:
             return self._repeated(self._reservations[known], command)
         charges = (Charge(command.key, command.amount), *command.also)
+        if refused := _uncountable(charges):
+            return refused
         views = [self._balances.view(charge.key) for charge in charges]
         holdings = [view for view in views if view is not None]
         if len(holdings) < len(charges):
@@ -226,6 +228,15 @@ def _settled_lines(reservation: Reservation, actual: int, named: Mapping[QuotaKe
         return max(0, named.get(line.key, line.amount - sum(saved[place] for place in line.via)))
 
     return (lines[0]._replace(actual=actual), *(line._replace(actual=of(line)) for line in lines[1:]))
+
+
+def _uncountable(charges: Sequence[Charge]) -> Invalid | None:
+    """What several lines are charged to has to hold their sum."""
+    for charge in charges:
+        if charge.amount > MAX_AMOUNT:
+            said = f"lines charge {charge.key} with {charge.amount} together: the most is {MAX_AMOUNT}"
+            return Invalid("lines", said)
+    return None
 
 
 def _ttl_out_of_bounds(policy: QuotaPolicy, ttl_s: int) -> Invalid | None:

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from regionquota.core.commands import Adjusted, Granted, Metered
+from regionquota.core.counter import Counter
 from regionquota.core.periods import period_end
 from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Kind
@@ -154,10 +155,20 @@ def usage(holding: Holding, stored: Stored | None) -> dict[str, Any]:
         "available": counter.available,
         "debt": counter.debt,
         "overage": counter.overage,
-        "over_limit_by": 0 if holding.unlimited else max(0, counter.in_use - counter.slice),
+        "over_limit_by": 0 if holding.unlimited else _over_limit_by(counter, stored),
         "period_end": None if end is None else write_time(end.timestamp()),
         "global": None if stored is None else whole(stored),
     }
+
+
+def _over_limit_by(counter: Counter, stored: Stored | None) -> int:
+    """What has to go before anything fits again: here beyond the slice, and anywhere beyond a limit that was lowered.
+
+    A slice never shrinks below what is in use, so the latter shows in the pool alone; what is free here will fill it.
+    """
+    known = None if stored is None else stored.allocation
+    uncollected = 0 if known is None else -known.pool - counter.available
+    return max(0, counter.in_use - counter.slice) + max(0, uncollected)
 
 
 def whole(stored: Stored) -> dict[str, Any] | None:

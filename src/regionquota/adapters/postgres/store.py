@@ -31,6 +31,8 @@ from regionquota.core.slice import Holding, apply
 from regionquota.errors import ProtocolError, StoreUnavailable
 from regionquota.ports import Backlog, BalanceCheck, Expired, SliceEntry
 
+MAX_LOOKS: Final = 2
+"""Decisions upon rows that are not locked, before they are: what was remembered, then what was just read."""
 MAX_RESTARTS: Final = 5
 """How often one call starts over when another process inserted the same key in between."""
 REPLAYED: Final = ("slice", "reserved", "used", "overdraft_issued", "overdraft_repaid", "guaranteed")
@@ -53,8 +55,10 @@ class PostgresRegionStore:
         self._memo = Memo()
 
     async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
-        recalled = self._memo.recall(batch) or await self._look_up(batch)
-        if recalled is not None:
+        for _ in range(MAX_LOOKS):
+            recalled = self._memo.recall(batch) or await self._look_up(batch)
+            if recalled is None:
+                break
             outcomes = await self._decide_at_once(*recalled, batch, now)
             if outcomes is not None:
                 return outcomes
@@ -106,18 +110,20 @@ class PostgresRegionStore:
     async def expire(self, now: float, most: int) -> Expired:
         async with transaction(self._pool, self._deadlines) as conn:
             found = await conn.fetch(LEDGER["expire"], rows.moment(now), most)
-            freed: dict[tuple[QuotaKey, int], int] = {}
-            for row in found:
-                if row["state"] == State.EXPIRED:
-                    freed[rows.key_of(row), row["epoch"]] = row["amount"]
-            loaded = Loaded()
-            await load_counters(conn, loaded, {key for key, _ in freed})
-            await load_closed(conn, loaded, freed)
-            await store(conn, free_expired(loaded, freed, now))
-        self._memo.forget_counters(loaded.holdings)
+            ended = [row for row in found if row["state"] == State.EXPIRED]
+            left = {(rows.key_of(row), row["epoch"]): row["amount"] for row in ended if not row["is_freed"]}
+            if left:
+                loaded, families = Loaded(), {(key.tenant, key.resource) for key, _ in left}
+                # With parents, which keep what of a guarantee is not in use any more.
+                family = {key for key in map(rows.key_of, ended) if (key.tenant, key.resource) in families}
+                await load_counters(conn, loaded, family)
+                await load_closed(conn, loaded, left)
+                await store(conn, free_expired(loaded, left, now))
         units: dict[QuotaKey, int] = {}
-        for (key, _), amount in freed.items():
-            units[key] = units.get(key, 0) + amount
+        for row in ended:
+            key = rows.key_of(row)
+            units[key] = units.get(key, 0) + row["amount"]
+        self._memo.forget_counters(units)
         oldest = min((row["oldest"].timestamp() for row in found), default=now)
         return Expired(sum(row["holds"] for row in found), units, now - oldest)
 

@@ -173,8 +173,26 @@ WITH due AS MATERIALIZED (
       FROM ended AS e
      CROSS JOIN jsonb_to_recordset(e.also) AS l (tenant text, resource text, scope text, epoch integer, amount bigint)
      WHERE e.also IS NOT NULL
+), sums AS (
+    SELECT tenant_id, resource, scope, epoch, state, sum(amount)::bigint AS amount, sum(holds) AS holds,
+           min(expires_at) AS oldest
+      FROM lines
+     GROUP BY tenant_id, resource, scope, epoch, state
+), plain AS MATERIALIZED (
+    -- Nothing is owed or kept, and time does nothing to it: what was held becomes available. The core sees to all others.
+    SELECT s.tenant_id, s.resource, s.scope, s.epoch, s.amount
+      FROM sums AS s
+      JOIN quota_counters AS q
+        ON q.tenant_id = s.tenant_id AND q.resource = s.resource AND q.scope = s.scope AND q.epoch = s.epoch
+     WHERE s.state = 'EXPIRED' AND q.kind = 'allocated' AND q.overdraft_issued = q.overdraft_repaid AND q.overage = 0
+       AND q.lien = 0 AND strpos(q.policy, '"guarantee"') = 0
+     ORDER BY s.tenant_id COLLATE "C", s.resource COLLATE "C", s.scope COLLATE "C"
+       FOR UPDATE OF q
+), freed AS (
+    UPDATE quota_counters AS q
+       SET available = q.available + p.amount, reserved = q.reserved - p.amount, version = q.version + 1
+      FROM plain AS p
+     WHERE q.tenant_id = p.tenant_id AND q.resource = p.resource AND q.scope = p.scope
 )
-SELECT tenant_id, resource, scope, epoch, state, sum(amount)::bigint AS amount, sum(holds) AS holds,
-       min(expires_at) AS oldest
-  FROM lines
- GROUP BY tenant_id, resource, scope, epoch, state;
+SELECT *, (tenant_id, resource, scope, epoch) IN (SELECT tenant_id, resource, scope, epoch FROM plain) AS is_freed
+  FROM sums;
