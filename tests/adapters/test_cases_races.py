@@ -197,6 +197,19 @@ async def test_a_sweeper_and_a_request_that_meet_on_two_counters_wait_in_no_circ
     assert [] == differences(await pair[0].check_balances())
 
 
+async def test_a_debt_that_opens_while_a_sweeper_waits_is_repaid_by_what_it_gives_back(
+    pair: Pair, database: str
+) -> None:
+    await give(pair, 10)
+    await pair[0].transact([reserve(1, name=reservation_name(1), ttl=10)], NOON)
+    async with locked(database, "quota_counters"):
+        (adjusted,) = await waiting(database, pair[0].transact([adjust(15, request="x")], LATER))
+        sweeping = asyncio.create_task(pair[1].expire(LATER, 10))
+        await until_waiting(database, 2)
+    await asyncio.gather(adjusted, sweeping)
+    assert Counter(slice=10, used=15, overdraft_issued=6, overdraft_repaid=1) == await exact(pair)
+
+
 async def test_a_slice_that_shrinks_while_it_is_spent_is_never_below_what_is_spent(pair: Pair) -> None:
     await give(pair, 100)
     chance = Random(5)

@@ -88,6 +88,16 @@ async def test_lines_whose_sum_no_balance_could_store_are_refused_and_hold_nothi
         assert 0 == (await api.usage(tenant, scope=scope))["reserved"]
 
 
+async def test_a_request_that_only_the_quotas_rules_refuse_holds_nothing(server: Server, api: Api, tenant: str) -> None:
+    """Its fields are right in themselves, and it fits: what is wrong shows when the quota is at hand."""
+    await api.set_limit(tenant, 10, max_ttl_s=30)
+    await api.settle("release", await api.hold(tenant, ttl_s=30))
+    before = await server.contents()
+    reply = await api.reserve(tenant, 4, ttl_s=31)
+    assert (400, "ttl_s") == (reply.status, reply.body["field"])
+    assert before == await server.contents()
+
+
 # -- somebody acts for a tenant --
 
 

@@ -178,16 +178,22 @@ WITH due AS MATERIALIZED (
            min(expires_at) AS oldest
       FROM lines
      GROUP BY tenant_id, resource, scope, epoch, state
-), plain AS MATERIALIZED (
-    -- Nothing is owed or kept, and time does nothing to it: what was held becomes available. The core sees to all others.
-    SELECT s.tenant_id, s.resource, s.scope, s.epoch, s.amount
+), locked AS MATERIALIZED (
+    -- All of them, in key order: whoever works on several of them must not wait for us while we wait for them.
+    -- Plain is where nothing is owed or kept, and time does nothing: what was held becomes available. The core sees to
+    -- all others.
+    SELECT s.tenant_id, s.resource, s.scope, s.epoch, s.amount,
+           q.epoch = s.epoch AND q.kind = 'allocated' AND q.overdraft_issued = q.overdraft_repaid AND q.overage = 0
+             AND q.lien = 0 AND strpos(q.policy, '"guarantee"') = 0 AS is_plain
       FROM sums AS s
-      JOIN quota_counters AS q
-        ON q.tenant_id = s.tenant_id AND q.resource = s.resource AND q.scope = s.scope AND q.epoch = s.epoch
-     WHERE s.state = 'EXPIRED' AND q.kind = 'allocated' AND q.overdraft_issued = q.overdraft_repaid AND q.overage = 0
-       AND q.lien = 0 AND strpos(q.policy, '"guarantee"') = 0
+      JOIN quota_counters AS q ON q.tenant_id = s.tenant_id AND q.resource = s.resource AND q.scope = s.scope
+     WHERE s.state = 'EXPIRED'
      ORDER BY s.tenant_id COLLATE "C", s.resource COLLATE "C", s.scope COLLATE "C"
        FOR UPDATE OF q
+), plain AS MATERIALIZED (
+    SELECT tenant_id, resource, scope, epoch, amount
+      FROM locked
+     WHERE is_plain
 ), freed AS (
     UPDATE quota_counters AS q
        SET available = q.available + p.amount, reserved = q.reserved - p.amount, version = q.version + 1
