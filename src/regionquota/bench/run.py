@@ -19,7 +19,7 @@ from regionquota.bench.backlog import hold, sweep_rate
 from regionquota.bench.caller import Caller
 from regionquota.bench.load import Measured, Unit, at_rate, expect, saturate
 from regionquota.bench.pgbench import pgbench
-from regionquota.bench.tenants import HOT, create_counters
+from regionquota.bench.tenants import HOT, create_counters, prepare_wal
 from regionquota.config import Config
 from regionquota.dev import Options as DevOptions
 from regionquota.dev import Stack
@@ -45,7 +45,7 @@ class Options:
     rounds: int = 3
     tenants: int = 10_000
     servers: int = 2
-    connections: int = 64
+    connections: int = 256
     batch_connections: int = 8
     open_holds: int = 1_000_000
     pgbench_clients: int = 16
@@ -117,6 +117,7 @@ class Bench:
             dsn = stack.dsns["here"]
             self._result.settings = await _settings(dsn)
             self._say(f"making {options.tenants:,} tenants")
+            await prepare_wal(dsn)
             await create_counters(dsn, "here", options.tenants)
             async with _connections(stack.servers["here"], options.connections) as callers:
                 for number in range(1, options.rounds + 1):

@@ -8,6 +8,8 @@ from regionquota.core.quota import Region
 
 HOT: Final = "hot"
 SLICE: Final = 10**12
+WAL_SEGMENTS: Final = 96
+"""Of 16 MB each: more than a run of the default length writes between two checkpoints."""
 _CREATE: Final = """
 WITH names AS (
     SELECT prefix || n AS tenant_id
@@ -38,5 +40,21 @@ async def create_counters(dsn: str, region: Region | None, tenants: int) -> None
         assert owner == region, f"this database belongs to {owner}"
         await connection.execute(_CREATE, tenants, HOT, SLICE)
         await connection.execute("VACUUM ANALYZE quota_counters")
+    finally:
+        await connection.close()
+
+
+async def prepare_wal(dsn: str) -> None:
+    """Fill and recycle log segments as a server has them that runs for a while: to make a new one in mid-run stops
+    everybody, pgbench and us, for tens of milliseconds.
+    """
+    connection = await asyncpg.connect(dsn)
+    try:
+        await connection.execute("ALTER SYSTEM SET min_wal_size = '2GB'")
+        await connection.execute("SELECT pg_reload_conf()")
+        for _ in range(WAL_SEGMENTS):
+            await connection.execute("SELECT pg_logical_emit_message(false, 'regionquota', 'bench')")
+            await connection.execute("SELECT pg_switch_wal()")
+        await connection.execute("CHECKPOINT")
     finally:
         await connection.close()

@@ -35,7 +35,7 @@ def spare_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(5_000, 50, 100)  # the youngest are looked through in some 2 ms
 
 
 def stop_signal() -> asyncio.Event:

@@ -26,7 +26,7 @@ async def bench(
     servers: Annotated[
         int, typer.Option(min=1, max=16, help="Region servers; calls of a tenant go to one of them.")
     ] = 2,
-    connections: Annotated[int, typer.Option(min=1, max=1000, help="Connections that call the server.")] = 64,
+    connections: Annotated[int, typer.Option(min=1, max=1000, help="Connections that call the servers.")] = 256,
     open_holds: Annotated[int, typer.Option(min=0, max=10_000_000, help="To measure reserves beside.")] = 1_000_000,
     json: JsonOption = False,
 ) -> None:

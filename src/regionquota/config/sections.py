@@ -76,7 +76,7 @@ class AgentConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceConfig:
-    lanes: Annotated[int, Meta(ge=1, le=100)] = 2
+    lanes: Annotated[int, Meta(ge=1, le=100)] = 1
     max_batch: Annotated[int, Meta(ge=1, le=10_000)] = 500
     max_queue: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     max_body_bytes: Annotated[int, Meta(ge=1024, le=1_073_741_824)] = 1_048_576

@@ -1,6 +1,7 @@
 """Keeps this server's sign of life and its demand report in etcd, and knows what has been said of its region."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 import structlog
@@ -10,11 +11,13 @@ from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import Clock, Directory, Presence, RegionRecord, RegionStatus, RegionStore, Session, StoredRegion
-from regionquota.region.demand import MAX_QUOTAS, DemandMeter
+from regionquota.region.demand import MAX_QUOTAS, DemandMeter, busiest
 from regionquota.region.follower import Follower
 from regionquota.region.sums import Sums
 
 _log = structlog.get_logger(__name__)
+LOOKED_AT_ONCE: Final = 200
+"""Holdings read, and spoken of, without letting callers have their turn."""
 READ_ALL_AFTER_S: Final = 30.0
 """So old may be what a report says of quotas that only other servers of the region touch."""
 
@@ -77,11 +80,18 @@ class Attendance:
 
     async def report(self) -> None:
         """Tell the coordinator what this process granted and denied. A region at rest writes nothing."""
-        touched = await self._look()
+        await self._look_at_all()
         session = self._session
         if session is None:
-            return
-        words = self._meter.report(self._worth_a_word(touched), self._clock.now())
+            return  # what is counted meanwhile will be told
+        touched = self._meter.take_touched()
+        tallied = self._meter.take(self._clock.now())
+        words: list[Demand] = []
+        for start in range(0, len(touched), LOOKED_AT_ONCE):
+            found = await self._store.holdings_of(touched[start : start + LOOKED_AT_ONCE])
+            self._remember(found)
+            words += tallied.words(found)
+        words = busiest(words + tallied.words(self._others(touched, MAX_QUOTAS - len(words))))
         at_rest = not any(word.granted or word.freed or word.denied for word in words)
         # What was asked for in the last report must not stand there for ever: one more report says that it is over.
         if at_rest and self._reported is not None and _balances(words) == _balances(self._reported):
@@ -98,28 +108,22 @@ class Attendance:
             await self._session.close()
             self._session = None
 
-    async def _look(self) -> Sequence[QuotaKey]:
-        """Read what this process has touched since, and now and then everything: others touch it, too."""
+    async def _look_at_all(self) -> None:
+        """Now and then: other servers of the region touch what this one does not."""
         now = self._clock.now()
-        touched = self._meter.take_touched()
         if self._all_read_at is None or not self._all_read_at <= now < self._all_read_at + READ_ALL_AFTER_S:
-            found = await self._store.holdings()
+            self._remember(await self._store.holdings())
             self._all_read_at = now
-        else:
-            found = await self._store.holdings_of(touched) if touched else ()
+
+    def _remember(self, found: Sequence[Holding]) -> None:
         for held in found:
             self._holdings[held.key] = held
             self.sums.put(held.key, (held.slice, held.counter.used, held.counter.reserved))
-        return touched
 
-    def _worth_a_word(self, touched: Sequence[QuotaKey]) -> Sequence[Holding]:
-        """What was touched, and as many others as there is room for."""
-        chosen = {key: self._holdings[key] for key in touched if key in self._holdings}
-        for key, held in self._holdings.items():
-            if len(chosen) >= MAX_QUOTAS:
-                break
-            chosen.setdefault(key, held)
-        return tuple(chosen.values())
+    def _others(self, touched: Sequence[QuotaKey], most: int) -> Sequence[Holding]:
+        """Up to `most` that were not touched."""
+        known = set(touched)
+        return list(islice((held for key, held in self._holdings.items() if key not in known), max(0, most)))
 
     async def _look_up(self) -> StoredRegion:
         """The record of this region, made if there is none."""

@@ -1,16 +1,16 @@
 """Counts what this process granted, freed and denied between two reports."""
 
-import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey
 from regionquota.core.slice import Holding
 
-MAX_QUOTAS: Final = 2_000
-"""Quotas in one report: about 300 kB, well below etcd's request limit of 1.5 MB. The busiest are named."""
+MAX_QUOTAS: Final = 1_000
+"""Quotas in one report: about 150 kB, and some 10 ms of work. The busiest are named."""
 
 
 @dataclass(slots=True)
@@ -20,27 +20,65 @@ class _Tally:
     denied: int = 0
 
 
+_NOTHING: Final = _Tally()
+
+
+@dataclass(frozen=True, slots=True)
+class Tallied:
+    """What was counted in `seconds`."""
+
+    tallies: Mapping[QuotaKey, _Tally]
+    seconds: float
+
+    def words(self, holdings: Iterable[Holding]) -> list[Demand]:
+        """One for each that holds anything or was asked for."""
+        found = []
+        for held in holdings:
+            tally = self.tallies.get(held.key, _NOTHING)
+            counter = held.counter
+            if counter.slice or counter.used or counter.reserved or tally.denied:
+                found.append(
+                    Demand(
+                        key=held.key,
+                        slice=counter.slice,
+                        used=counter.used,
+                        reserved=counter.reserved,
+                        granted=tally.granted,
+                        freed=tally.freed,
+                        denied=tally.denied,
+                        seconds=self.seconds,
+                    )
+                )
+        return found
+
+
+def busiest(words: list[Demand]) -> list[Demand]:
+    """The first `MAX_QUOTAS` of them."""
+    words.sort(key=lambda word: (word.denied, word.granted + word.freed, word.slice), reverse=True)
+    return words[:MAX_QUOTAS]
+
+
 @dataclass(slots=True)
 class DemandMeter:
     """`since` is when the counting began, in seconds since 1970."""
 
     since: float
     _tallies: dict[QuotaKey, _Tally] = field(default_factory=dict)
-    _touched: set[QuotaKey] = field(default_factory=set)
+    _touched: dict[QuotaKey, None] = field(default_factory=dict)
 
     def touch(self, key: QuotaKey) -> None:
         """Something about the holding changed, such as its slice."""
-        self._touched.add(key)
+        self._touched[key] = None
 
     def take_touched(self) -> Sequence[QuotaKey]:
-        """What was touched, granted, freed or denied since it was last returned here: the busiest `MAX_QUOTAS`."""
-        touched = heapq.nlargest(MAX_QUOTAS, self._touched, key=self._activity)
-        self._touched.difference_update(touched)
-        return touched
-
-    def _activity(self, key: QuotaKey) -> tuple[int, int]:
-        tally = self._tallies.get(key)
-        return (0, 0) if tally is None else (tally.denied, tally.granted + tally.freed)
+        """What was touched, granted, freed or denied since it was last returned here: up to `MAX_QUOTAS`, what was
+        denied first, then in the order in which it was touched.
+        """
+        denied = [key for key, tally in self._tallies.items() if tally.denied]
+        chosen = list(islice(dict.fromkeys([*denied, *self._touched]), MAX_QUOTAS))
+        for key in chosen:
+            self._touched.pop(key, None)
+        return chosen
 
     def granted(self, key: QuotaKey, amount: int) -> None:
         self._tally(key).granted += amount
@@ -51,33 +89,19 @@ class DemandMeter:
     def denied(self, key: QuotaKey, amount: int) -> None:
         self._tally(key).denied += amount
 
-    def report(self, holdings: Sequence[Holding], now: float) -> list[Demand]:
-        """What to say of each quota that holds anything or was asked for; starts counting anew."""
+    def take(self, now: float) -> Tallied:
+        """What was counted; starts counting anew."""
         seconds = max(now - self.since, 0.0)
         tallies, self._tallies, self.since = self._tallies, {}, now
-        words = []
-        for held in holdings:
-            tally = tallies.get(held.key, _Tally())
-            counter = held.counter
-            if counter.slice or counter.used or counter.reserved or tally.denied:
-                words.append(
-                    Demand(
-                        key=held.key,
-                        slice=counter.slice,
-                        used=counter.used,
-                        reserved=counter.reserved,
-                        granted=tally.granted,
-                        freed=tally.freed,
-                        denied=tally.denied,
-                        seconds=seconds,
-                    )
-                )
-        words.sort(key=lambda word: (word.denied, word.granted + word.freed, word.slice), reverse=True)
-        return words[:MAX_QUOTAS]
+        return Tallied(tallies, seconds)
+
+    def report(self, holdings: Sequence[Holding], now: float) -> list[Demand]:
+        """What to say of each quota that holds anything or was asked for; starts counting anew."""
+        return busiest(self.take(now).words(holdings))
 
     def _tally(self, key: QuotaKey) -> _Tally:
         tally = self._tallies.get(key)
         if tally is None:
             tally = self._tallies[key] = _Tally()
-        self._touched.add(key)
+        self._touched[key] = None
         return tally
