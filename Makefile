@@ -23,7 +23,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: setup  ## watch three regions share a quota (DEMO_ARGS="--bins 40" makes it short)
 	$(BIN)/regionquota demo $(DEMO_ARGS)
 
-bench: setup  ## measure reserves beside pgbench, about three minutes (BENCH_ARGS="--json")
+bench: setup  ## measure reserves beside pgbench, about four minutes (BENCH_ARGS="--json")
 	$(BIN)/regionquota bench $(BENCH_ARGS)
 
 test: lint  ## lint, then run all tests

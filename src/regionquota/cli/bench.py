@@ -30,7 +30,7 @@ async def bench(
     open_holds: Annotated[int, typer.Option(min=0, max=10_000_000, help="To measure reserves beside.")] = 1_000_000,
     json: JsonOption = False,
 ) -> None:
-    """Measure durable reserves over HTTP beside pgbench, on one Postgres, in one run. About three minutes.
+    """Measure durable reserves over HTTP beside pgbench, on one Postgres, in one run. About four minutes.
 
     Starts what it needs, calls it over loopback only, and leaves nothing behind.
     """
