@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.processes import stall
 
 from regionquota.adapters.etcd import EtcdClient, history
 from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, new_allocation
@@ -105,7 +106,7 @@ async def test_every_call_says_in_time_that_nothing_passes(proxy: TcpProxy, clie
 async def test_every_call_says_in_time_that_etcd_hangs(server: EmbeddedEtcd) -> None:
     async with connect(server.endpoint) as client:
         session = await client.directory.open_session(60)
-        os.kill(server.pid, signal.SIGSTOP)
+        stall(server.pid)
         await all_unavailable(client, session, TIMEOUT_S)
 
 
@@ -140,7 +141,7 @@ async def test_a_quiet_watch_stays_while_etcd_is_well(client: EtcdClient) -> Non
 
 async def test_a_quiet_watch_notices_that_etcd_hangs(server: EmbeddedEtcd, client: EtcdClient) -> None:
     watch = await started_watch(client)
-    os.kill(server.pid, signal.SIGSTOP)
+    stall(server.pid)
     with unavailable(SILENCE_S):
         await watch
 
@@ -198,7 +199,7 @@ async def test_the_same_client_goes_on_after_a_restart(server: EmbeddedEtcd, cli
 
 async def test_the_same_client_goes_on_after_a_hang(server: EmbeddedEtcd, client: EtcdClient) -> None:
     revision = await client.allocations.swap(CPU, 0, plan(1))
-    os.kill(server.pid, signal.SIGSTOP)
+    stall(server.pid)
     with unavailable(TIMEOUT_S):
         await client.allocations.read(CPU)
     os.kill(server.pid, signal.SIGCONT)

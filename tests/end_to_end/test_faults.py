@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import aiohttp
 from tests.end_to_end.support import PROGRAM, Deployment, eventually, numbers
+from tests.processes import stall
 
 REGIONS = ("eu", "us", "ap")
 
@@ -193,7 +194,7 @@ async def test_a_coordinator_stalled_past_its_lease_is_fenced_when_it_goes_on(
     async with traffic(deployment, tenant, 60), _second_coordinator(deployment):
         stalled = await deployment.pid("coordinator")
         before = await deployment.operator.directory.leader()
-        os.kill(stalled, signal.SIGSTOP)
+        stall(stalled)
         try:
 
             async def another_leads() -> bool:

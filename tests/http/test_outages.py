@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.http.harness import Api, Reply, Server, make_template, new_database, running, until
+from tests.processes import stall
 
 from regionquota.config import AgentConfig, PostgresConfig
 from regionquota.embedded import EmbeddedEtcd, EmbeddedPostgres, scratch_directory
@@ -201,7 +202,7 @@ async def test_an_etcd_that_hangs_delays_no_reserve_from_the_slice(
     api: Api, mortal_etcd: EmbeddedEtcd, quota: str
 ) -> None:
 
-    os.kill(mortal_etcd.pid, signal.SIGSTOP)
+    stall(mortal_etcd.pid)
     try:
         began = time.monotonic()
         await api.hold(quota)
@@ -214,7 +215,7 @@ async def test_a_first_use_while_etcd_hangs_is_refused_in_time(
     api: Api, mortal_etcd: EmbeddedEtcd, tenant: str
 ) -> None:
 
-    os.kill(mortal_etcd.pid, signal.SIGSTOP)
+    stall(mortal_etcd.pid)
     try:
         began = time.monotonic()
         assert_unavailable(await api.reserve(tenant))
@@ -227,7 +228,7 @@ async def test_an_unknown_quota_asked_for_again_at_once_is_answered_without_etcd
     api: Api, mortal_etcd: EmbeddedEtcd, tenant: str
 ) -> None:
     first = await api.reserve(tenant)
-    os.kill(mortal_etcd.pid, signal.SIGSTOP)
+    stall(mortal_etcd.pid)
     try:
         assert (404, 404) == (first.status, (await api.reserve(tenant)).status)
     finally:

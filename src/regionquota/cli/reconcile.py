@@ -1,13 +1,10 @@
 """The commands of `regionquota reconcile`. They ask the regions' servers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-import aiohttp
 import typer
 
 from regionquota.cli.frame import (
@@ -20,9 +17,10 @@ from regionquota.cli.frame import (
     print_json,
     print_table,
 )
-from regionquota.config import Config, require_deployment
+from regionquota.cli.region_servers import RegionOption, RegionServer, expect, region_servers
+from regionquota.config import Config
 from regionquota.core.reconciling import CaseState
-from regionquota.errors import InvalidRequest, RegionQuotaError, Unavailable
+from regionquota.errors import InvalidRequest, RegionQuotaError
 from regionquota.http.reconcile_api import ANY_STATE, MAX_CASES
 from regionquota.region.counts import State
 
@@ -36,29 +34,9 @@ MAX_WAITS: Final = 3
 _SHOWN: Final = ("truth", "counted", "difference", "verdict", "done", "why")
 """Of a finding, beside its quota."""
 
-RegionOption = Annotated[str | None, typer.Option("--region", help="Only this region. Default: all of them.")]
 CaseId = Annotated[str, typer.Argument(metavar="ID", help="Case id.")]
 ByOption = Annotated[str, typer.Option("--by", help="Who decides.")]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why; goes to the ledger.")]
-
-
-@dataclass(frozen=True, slots=True)
-class _Server:
-    region: str
-    url: str
-    http: aiohttp.ClientSession
-
-    async def call(self, method: str, path: str, **content: Any) -> tuple[int, dict[str, Any]]:
-        """Raises `Unavailable` where there is no answer, or none that helps."""
-        try:
-            async with self.http.request(method, f"{self.url}{path}", **content) as answer:
-                said = await answer.json(content_type=None)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise Unavailable(f"{self.region} ({self.url}) does not answer: {error or type(error).__name__}") from error
-        if not isinstance(said, dict) or answer.status >= 500:
-            detail = said.get("detail") if isinstance(said, dict) else "no JSON object"
-            raise Unavailable(f"{self.region} ({self.url}) answers {answer.status}: {detail}")
-        return answer.status, said
 
 
 @app.command("list", epilog="Example: regionquota reconcile list --all")
@@ -73,9 +51,9 @@ async def list_(
     """List differences that wait for a decision, newest first."""
     query = {"state": ANY_STATE if every else CaseState.OPEN.value, "limit": str(limit)}
     found: list[dict[str, Any]] = []
-    async with _servers(configuration(config), region) as servers:
+    async with region_servers(configuration(config), region, TIMEOUT_S) as servers:
         for server in servers:
-            said = _expect(*await server.call("GET", "/v1/reconciliation/cases", params=query))
+            said = expect(*await server.call("GET", "/v1/reconciliation/cases", query=query))
             found += [{"region": server.region, **case} for case in said["cases"]]
     if json:
         print_json(found)
@@ -123,7 +101,7 @@ async def run(
 ) -> None:
     """Compare a source of truth now. A source with apply = false is always a dry run."""
     body = {"source": source, "dry_run": dry_run}
-    async with _servers(configuration(config), region) as servers:
+    async with region_servers(configuration(config), region, TIMEOUT_S) as servers:
         reports = [{"region": server.region, **await _run(server, body, wait=wait)} for server in servers]
     if json:
         print_json(reports)
@@ -132,9 +110,9 @@ async def run(
         _show_report(report)
 
 
-async def _run(server: _Server, body: Mapping[str, Any], *, wait: bool) -> dict[str, Any]:
+async def _run(server: RegionServer, body: Mapping[str, Any], *, wait: bool) -> dict[str, Any]:
     for _ in range(MAX_WAITS):
-        report = _expect(*await server.call("POST", "/v1/reconciliation/runs", json=body))
+        report = expect(*await server.call("POST", "/v1/reconciliation/runs", body=body))
         if report["state"] != State.WAITING or not wait:
             return report
         until = datetime.fromisoformat(report["compare_at"])
@@ -148,11 +126,11 @@ async def _decide(
     word: str, name: str, by: str, reason: str, region: str | None, config: Config, *, json: bool
 ) -> None:
     body = {"by": by, "reason": reason}
-    async with _servers(config, region) as servers:
+    async with region_servers(config, region, TIMEOUT_S) as servers:
         for server in servers:
-            status, said = await server.call("POST", f"/v1/reconciliation/cases/{_path(name)}/{word}", json=body)
+            status, said = await server.call("POST", f"/v1/reconciliation/cases/{_path(name)}/{word}", body=body)
             if status != 404:
-                _show_decided({"region": server.region, **_expect(status, said)}, json=json)
+                _show_decided({"region": server.region, **expect(status, said)}, json=json)
                 return
     raise RegionQuotaError(f"no case {name} in {', '.join(server.region for server in servers)}")
 
@@ -162,26 +140,6 @@ def _path(name: str) -> str:
     if not name or not all(sign.isascii() and (sign.isalnum() or sign == "-") for sign in name):
         raise InvalidRequest("ID", f"ID must be a case id, such as reconcile list shows, got {ascii(name)[:80]}")
     return name
-
-
-@asynccontextmanager
-async def _servers(config: Config, region: str | None) -> AsyncIterator[Sequence[_Server]]:
-    """Raises `ConfigError` where none is known, `InvalidRequest` for a region that is not."""
-    require_deployment(config)
-    regions = config.deployment.regions
-    if region is not None and region not in regions:
-        raise InvalidRequest("--region", f'--region: unknown region "{region}": known are {", ".join(sorted(regions))}')
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as http:
-        wanted = sorted(regions) if region is None else [region]
-        yield [_Server(name, regions[name].url.rstrip("/"), http) for name in wanted]
-
-
-def _expect(status: int, said: dict[str, Any]) -> dict[str, Any]:
-    """Raises `InvalidRequest` or `RegionQuotaError` in the server's own words."""
-    if status < 400:
-        return said
-    detail = str(said.get("detail", f"the server answers {status}"))
-    raise InvalidRequest(str(said.get("field")), detail) if status == 400 else RegionQuotaError(detail)
 
 
 def _quota(one: Mapping[str, Any]) -> str:

@@ -1,13 +1,10 @@
 """The commands of `regionquota reservation`. They call the regions' servers, as a service does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-import aiohttp
 import typer
 
 from regionquota.cli.frame import (
@@ -20,11 +17,12 @@ from regionquota.cli.frame import (
     print_json,
     print_table,
 )
+from regionquota.cli.region_servers import RegionOption, RegionServer, expect, region_servers
 from regionquota.cli.tenants import check_reason
-from regionquota.config import Config, require_deployment
+from regionquota.config import Config
 from regionquota.core.quota import MAX_AMOUNT
 from regionquota.core.reservation import State
-from regionquota.errors import InvalidRequest, RegionQuotaError, Unavailable
+from regionquota.errors import InvalidRequest, RegionQuotaError
 from regionquota.http.decoding import MAX_PAGE
 from regionquota.region.ids import bucket_of_id
 
@@ -34,31 +32,7 @@ TIMEOUT_S: Final = 10.0
 app = typer.Typer(no_args_is_help=True, help="Look at reservations, and decide about work of unknown outcome.")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="Reservation id.")]
-RegionOption = Annotated[str | None, typer.Option("--region", help="Only this region. Default: all of them.")]
 ReasonOption = Annotated[str, typer.Option(help="For the ledger and the log.")]
-
-
-@dataclass(frozen=True, slots=True)
-class _Server:
-    """One region's server, over HTTP."""
-
-    region: str
-    url: str
-    http: aiohttp.ClientSession
-
-    async def call(
-        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Mapping[str, Any] | None = None
-    ) -> tuple[int, dict[str, Any]]:
-        """Raises `Unavailable` where there is no answer, or none that the server itself has given."""
-        try:
-            async with self.http.request(method, f"{self.url}{path}", params=query, json=body) as answer:
-                said = await answer.json(content_type=None)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise Unavailable(f"{self.region} ({self.url}) does not answer: {error or type(error).__name__}") from error
-        if answer.status >= 500 or not isinstance(said, dict):
-            detail = said.get("detail") if isinstance(said, dict) else said
-            raise Unavailable(f"{self.region} ({self.url}) answers {answer.status}: {detail}")
-        return answer.status, said
 
 
 @app.command("list", epilog="Example: regionquota reservation list --region eu · regionquota reservation list --json")
@@ -78,7 +52,7 @@ async def list_(
     if state.upper() != State.UNKNOWN:
         raise InvalidRequest("--state", f"--state takes unknown, got {state!a}")
     query = {"state": State.UNKNOWN.value, "limit": str(limit)} | ({} if tenant is None else {"tenant_id": tenant})
-    async with _servers(configuration(config), region) as servers:
+    async with region_servers(configuration(config), region, TIMEOUT_S) as servers:
         answers = await asyncio.gather(
             *(server.call("GET", "/v1/reservations", query=query) for server in servers), return_exceptions=True
         )
@@ -88,7 +62,7 @@ async def list_(
         if isinstance(answer, BaseException):
             silent.append(answer)
         else:
-            said = _expect(*answer)
+            said = expect(*answer)
             found += [{"region": server.region, **one} for one in said["reservations"]]
             if said["next"] is not None:
                 err.print(f"{server.region}: {said['count']:,} in all, the first {limit:,} are shown", style="dim")
@@ -102,7 +76,7 @@ async def list_(
 @command
 async def show(id_: Id, region: RegionOption = None, config: ConfigOption = None, json: JsonOption = False) -> None:
     """Show one reservation, wherever it is."""
-    async with _servers(configuration(config), region) as servers:
+    async with region_servers(configuration(config), region, TIMEOUT_S) as servers:
         server, held = await _find(id_, servers)
     _show(server.region, held, json=json)
 
@@ -140,26 +114,14 @@ async def _settle(
     event: str, name: str, reason: str, region: str | None, *, config: Config, body: dict[str, Any], json: bool
 ) -> None:
     check_reason("--reason", reason)
-    async with _servers(config, region) as servers:
+    async with region_servers(config, region, TIMEOUT_S) as servers:
         server, _ = await _find(name, servers)
         path = f"/v1/reservations/{name}/{event}"
-        held = _expect(*await server.call("POST", path, body={**body, "reason": reason}))
+        held = expect(*await server.call("POST", path, body={**body, "reason": reason}))
     _show(server.region, held, json=json)
 
 
-@asynccontextmanager
-async def _servers(config: Config, region: str | None) -> AsyncIterator[Sequence[_Server]]:
-    """Raises `ConfigError` where none is known, `InvalidRequest` for a region that is not."""
-    require_deployment(config)
-    regions = config.deployment.regions
-    if region is not None and region not in regions:
-        raise InvalidRequest("--region", f'--region: unknown region "{region}": known are {", ".join(sorted(regions))}')
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as http:
-        wanted = sorted(regions) if region is None else [region]
-        yield [_Server(name, regions[name].url.rstrip("/"), http) for name in wanted]
-
-
-async def _find(name: str, servers: Sequence[_Server]) -> tuple[_Server, dict[str, Any]]:
+async def _find(name: str, servers: Sequence[RegionServer]) -> tuple[RegionServer, dict[str, Any]]:
     """The region that has it, and what it says. Raises `RegionQuotaError`: nobody who answers has it."""
     if bucket_of_id(name) is None:
         raise InvalidRequest("ID", f"ID must be a reservation id, such as a reserve answers, got {ascii(name)[:80]}")
@@ -170,18 +132,10 @@ async def _find(name: str, servers: Sequence[_Server]) -> tuple[_Server, dict[st
         if isinstance(answer, BaseException):
             silent.append(answer)
         elif answer[0] != 404:
-            return server, _expect(*answer)
+            return server, expect(*answer)
     if silent:
         raise silent[0]  # it may be there
     raise RegionQuotaError(f"no reservation {name} in {', '.join(server.region for server in servers)}")
-
-
-def _expect(status: int, said: dict[str, Any]) -> dict[str, Any]:
-    """Raises `InvalidRequest` or `RegionQuotaError` in the server's own words."""
-    if status < 400:
-        return said
-    detail = str(said.get("detail", f"the server answers {status}"))
-    raise InvalidRequest(str(said.get("field")), detail) if status == 400 else RegionQuotaError(detail)
 
 
 def _amount(text: str) -> int:
