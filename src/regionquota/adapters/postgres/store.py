@@ -18,6 +18,7 @@ from regionquota.adapters.postgres.transaction import (
     at_once,
     connection,
     plan_freely,
+    read_again,
     transaction,
 )
 from regionquota.adapters.postgres.writing import store
@@ -80,8 +81,11 @@ class PostgresRegionStore:
         if any(isinstance(command, Adjust | Meter | Pledge) for command in batch):
             return None  # rare, and more than rows have to be read
         names, keys = self._memo.missing(batch)
-        async with connection(self._pool, self._deadlines) as conn:
-            await peek(conn, self._memo, names, keys)
+        try:
+            async with connection(self._pool, self._deadlines) as conn:
+                await peek(conn, self._memo, names, keys)
+        except asyncpg.InvalidCachedStatementError:
+            return None  # the table is being changed: look under a lock
         return self._memo.recall(batch)
 
     async def _decide_at_once(
@@ -162,24 +166,29 @@ class PostgresRegionStore:
                 changed.revision, changed.epoch, was, changed.slice, named,
             )  # fmt: skip
 
+    @read_again
     async def holding(self, key: QuotaKey) -> Holding | None:
         async with connection(self._pool, self._deadlines) as conn:
             row = await conn.fetchrow(READS["holding"], *rows.parts(key))
         return None if row is None else rows.holding_of(row)
 
+    @read_again
     async def holdings(self, tenant: str | None = None) -> Sequence[Holding]:
         async with connection(self._pool, self._deadlines) as conn:
             return await _made_of(await conn.fetch(READS["holdings"], tenant))
 
+    @read_again
     async def holdings_of(self, keys: Sequence[QuotaKey]) -> Sequence[Holding]:
         async with connection(self._pool, self._deadlines) as conn:
             return await _made_of(await conn.fetch(READS["holdings_of"], *rows.keys(keys)))
 
+    @read_again
     async def reservation(self, reservation_id: str) -> Reservation | None:
         async with connection(self._pool, self._deadlines) as conn:
             row = await conn.fetchrow(READS["reservation"], reservation_id)
         return None if row is None else rows.reservation_of(row)
 
+    @read_again
     async def reservation_of_request(self, tenant: str, request_id: str) -> Reservation | None:
         async with connection(self._pool, self._deadlines) as conn:
             row = await conn.fetchrow(READS["reservation_of_request"], tenant, request_id)

@@ -1,10 +1,11 @@
 """Connections, transactions and what their failures mean."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
@@ -140,6 +141,27 @@ async def at_once(pool: Pool, deadlines: Deadlines) -> AsyncIterator[Connection]
             raise  # said by Postgres of a statement that it has given up
         except UNAVAILABLE as error:
             raise OutcomeUnknown(f"the connection broke in mid-statement: {_say(error)}") from error
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+MAX_STALE_PLANS: Final = 5
+"""asyncpg itself tries once more when a table has changed under a plan; a migration may change it several times."""
+
+
+def read_again(read: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """For what only reads: do it again while a migration makes plans stale."""
+
+    @wraps(read)
+    async def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        for _ in range(MAX_STALE_PLANS - 1):
+            try:
+                return await read(*args, **kwargs)
+            except asyncpg.InvalidCachedStatementError:
+                continue
+        return await read(*args, **kwargs)
+
+    return reading
 
 
 async def plan_freely(conn: Connection, timeout_s: float) -> None:
