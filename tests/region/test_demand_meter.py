@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 import pytest
 from tests.core.builders import NOON, OTHER, QUOTA
 
@@ -13,6 +15,10 @@ def holding(key: QuotaKey = QUOTA, *, slice_: int = 100, used: int = 0) -> Holdi
     return Holding(key, Kind.ALLOCATED, 1000, 1, 0, Counter(slice=slice_, available=slice_ - used, used=used))
 
 
+def report(meter: DemandMeter, holdings: Sequence[Holding], now: float) -> list[Demand]:
+    return demand.busiest(meter.take(now).words(holdings))
+
+
 def test_it_tells_what_was_granted_freed_and_denied_since_the_last_report() -> None:
     meter = DemandMeter(NOON)
     meter.granted(QUOTA, 5)
@@ -20,14 +26,14 @@ def test_it_tells_what_was_granted_freed_and_denied_since_the_last_report() -> N
     meter.freed(QUOTA, 3)
     meter.denied(QUOTA, 40)
     expected = Demand(QUOTA, slice=100, used=20, reserved=0, granted=12, freed=3, denied=40, seconds=2.5)
-    assert [expected] == meter.report([holding(used=20)], NOON + 2.5)
+    assert [expected] == report(meter, [holding(used=20)], NOON + 2.5)
 
 
 def test_each_report_counts_anew() -> None:
     meter = DemandMeter(NOON)
     meter.granted(QUOTA, 5)
-    meter.report([holding()], NOON + 2)
-    (word,) = meter.report([holding()], NOON + 5)
+    report(meter, [holding()], NOON + 2)
+    (word,) = report(meter, [holding()], NOON + 5)
     assert (0, 3.0) == (word.granted, word.seconds)
 
 
@@ -35,22 +41,22 @@ def test_quotas_are_counted_apart() -> None:
     meter = DemandMeter(NOON)
     meter.granted(QUOTA, 5)
     meter.granted(OTHER, 6)
-    words = meter.report([holding(), holding(OTHER)], NOON + 1)
+    words = report(meter, [holding(), holding(OTHER)], NOON + 1)
     assert {QUOTA: 5, OTHER: 6} == {word.key: word.granted for word in words}
 
 
 def test_a_quota_at_rest_without_anything_is_not_mentioned() -> None:
-    assert [] == DemandMeter(NOON).report([holding(slice_=0)], NOON + 1)
+    assert [] == report(DemandMeter(NOON), [holding(slice_=0)], NOON + 1)
 
 
 def test_a_denial_of_a_quota_without_a_slice_is_mentioned() -> None:
     meter = DemandMeter(NOON)
     meter.denied(QUOTA, 4)
-    assert [4] == [word.denied for word in meter.report([holding(slice_=0)], NOON + 1)]
+    assert [4] == [word.denied for word in report(meter, [holding(slice_=0)], NOON + 1)]
 
 
 def test_a_clock_that_goes_back_makes_no_negative_time() -> None:
-    (word,) = DemandMeter(NOON).report([holding()], NOON - 60)
+    (word,) = report(DemandMeter(NOON), [holding()], NOON - 60)
     assert 0.0 == word.seconds
 
 
@@ -60,5 +66,5 @@ def test_the_busiest_are_named_when_not_all_fit(monkeypatch: pytest.MonkeyPatch)
     meter = DemandMeter(NOON)
     meter.denied(keys[1], 1)
     meter.granted(keys[2], 50)
-    words = meter.report([holding(key, slice_=10_000 if key.resource == "large" else 10) for key in keys], NOON + 1)
+    words = report(meter, [holding(key, slice_=10_000 if key.resource == "large" else 10) for key in keys], NOON + 1)
     assert ["denied", "busy"] == [word.key.resource for word in words]

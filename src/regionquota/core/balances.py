@@ -1,12 +1,13 @@
 """The balances that a batch works on: what was loaded, what time has done to it, and what is to be written."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
 from regionquota.core import counter as counters
-from regionquota.core.commands import Adjustment, Reading
+from regionquota.core.commands import Adjustment, Reading, UnknownQuota
 from regionquota.core.counter import Counter
 from regionquota.core.entries import Cause, Entry, EntryKind, entries_of
 from regionquota.core.periods import Epoch
@@ -74,8 +75,15 @@ class Balances:
 
     def view(self, key: QuotaKey) -> Holding | None:
         """As it is now; nothing is written for having been looked at."""
-        held = self._holdings.get(key)
-        return None if held is None else at(held, self._now)
+        return self.known(key) if key in self._holdings else None
+
+    def known(self, key: QuotaKey) -> Holding:
+        """As `view`, of a quota that is held here."""
+        return at(self._holdings[key], self._now)
+
+    def unknown(self, keys: Sequence[QuotaKey]) -> UnknownQuota | None:
+        """The first of `keys` that is not held here."""
+        return next((UnknownQuota(key) for key in keys if key not in self._holdings), None)
 
     def turned(self, key: QuotaKey) -> Holding:
         """As it is now, and to be written so: whoever changes a balance first lets the time pass until then."""

@@ -119,7 +119,8 @@ class Pledge(msgspec.Struct, frozen=True, gc=False):
         return (self.key, self.parent)
 
 
-QuotaCommand: TypeAlias = Reserve | Adjust | Meter | Pledge
+Correction: TypeAlias = Adjust | Meter | Pledge
+QuotaCommand: TypeAlias = Reserve | Correction
 ReservationCommand: TypeAlias = Start | Commit | Release | Extend | Expire
 Command: TypeAlias = QuotaCommand | ReservationCommand
 

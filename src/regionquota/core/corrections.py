@@ -14,7 +14,6 @@ from regionquota.core.commands import (
     Pledged,
     Reading,
     RequestConflict,
-    UnknownQuota,
 )
 from regionquota.core.entries import Cause, EntryKind
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey
@@ -35,10 +34,9 @@ class Corrections:
             if known.digest != command.digest:
                 return RequestConflict(command.request_id)
             return Adjusted(known, replayed=True)
-        holdings = [self._balances.view(key) for key in command.keys]
-        holding = holdings[0]
-        if holding is None or None in holdings:
-            return UnknownQuota(command.keys[holdings.index(None)])
+        if unknown := self._balances.unknown(command.keys):
+            return unknown
+        holding = self._balances.known(command.key)
         used = holding.counter.used
         if -command.delta > used:
             return Invalid("delta", f"delta {command.delta} would take used below 0: it is {used}")
@@ -66,10 +64,9 @@ class Corrections:
 
     def meter(self, command: Meter) -> Outcome:
         """Totals are absolute, so a word that is repeated or overtaken adds nothing."""
-        holdings = [self._balances.view(key) for key in command.keys]
-        holding = holdings[0]
-        if holding is None or None in holdings:
-            return UnknownQuota(command.keys[holdings.index(None)])
+        if unknown := self._balances.unknown(command.keys):
+            return unknown
+        holding = self._balances.known(command.key)
         name = (command.key, command.source, command.incarnation)
         known = self._readings.get(name)
         if known is not None and command.sequence <= known.sequence:
@@ -104,15 +101,10 @@ class Corrections:
         return Metered(reading, holding)
 
     def pledge(self, command: Pledge) -> Outcome:
-        for key in command.keys:
-            if self._balances.view(key) is None:
-                return UnknownQuota(key)
-        return Pledged(self._balances.pledge(command.key))
+        return self._balances.unknown(command.keys) or Pledged(self._balances.pledge(command.key))
 
     def _can_charge(self, key: QuotaKey, amount: int) -> bool:
-        holding = self._balances.view(key)
-        assert holding is not None, "looked for before"
-        return counters.can_charge(holding.counter, amount)
+        return counters.can_charge(self._balances.known(key).counter, amount)
 
     def _change(self, key: QuotaKey, delta: int, cause: Cause) -> None:
         """A quota that was defined later than the usage began may have less to take back than the one it goes with."""

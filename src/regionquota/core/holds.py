@@ -23,7 +23,6 @@ from regionquota.core.commands import (
     Reserve,
     Settled,
     Start,
-    UnknownQuota,
 )
 from regionquota.core.entries import Cause, EntryKind
 from regionquota.core.policy import QuotaPolicy
@@ -47,10 +46,9 @@ class Holds:
         charges = (Charge(command.key, command.amount), *command.also)
         if refused := _uncountable(charges):
             return refused
-        views = [self._balances.view(charge.key) for charge in charges]
-        holdings = [view for view in views if view is not None]
-        if len(holdings) < len(charges):
-            return UnknownQuota(next(charge.key for charge, view in zip(charges, views, strict=True) if view is None))
+        if unknown := self._balances.unknown(command.keys):
+            return unknown
+        holdings = [self._balances.known(key) for key in command.keys]
         if refused := _ttl_out_of_bounds(holdings[0].policy, command.ttl_s):
             return refused
         liens = {holding.key: 0 for holding in holdings}

@@ -95,10 +95,6 @@ class DemandMeter:
         tallies, self._tallies, self.since = self._tallies, {}, now
         return Tallied(tallies, seconds)
 
-    def report(self, holdings: Sequence[Holding], now: float) -> list[Demand]:
-        """What to say of each quota that holds anything or was asked for; starts counting anew."""
-        return busiest(self.take(now).words(holdings))
-
     def _tally(self, key: QuotaKey) -> _Tally:
         tally = self._tallies.get(key)
         if tally is None:

@@ -37,7 +37,7 @@ class MemoryCaseStore:
         held_then = {name for name, held in reservations.items() if held.created_at <= ends}
         lines = [
             line
-            for line in self._region._usage  # noqa: SLF001
+            for line in self._region.entries
             if line.key == key and line.at > begins and line.kind in USAGE - {EntryKind.RECONCILE}
         ]
         open_lines = [
@@ -58,20 +58,20 @@ class MemoryCaseStore:
 
     async def period_usage(self, wanted: Sequence[PeriodKey]) -> Mapping[PeriodKey, int]:
         counters = {(one.key, one.epoch): one.counter for one in await self._region.holdings()}
-        counters |= self._region._closed  # noqa: SLF001
+        counters |= self._region._closed  # noqa: SLF001 - the same database, as it were
         elsewhere = (EntryKind.CARRY, EntryKind.RECONCILE)
         return {
             period: counters[period].used
             - sum(
                 line.delta
-                for line in self._region._usage  # noqa: SLF001
+                for line in self._region.entries
                 if (line.key, line.epoch) == period and line.kind in elsewhere
             )
             for period in wanted
             if period in counters
         }
 
-    async def close_period(self, source: str, period: PeriodKey, now: float) -> None:  # noqa: ARG002
+    async def close_period(self, source: str, period: PeriodKey, now: float) -> None:  # noqa: ARG002 - nobody asks when
         self._compared.add((source, period))
 
     async def lease(self, source: str, holder: str, now: float, until: float) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from regionquota.core.balances import Loaded, RequestKey, Writes
-from regionquota.core.commands import Adjust, Command, Meter, Pledge, QuotaCommand, ReservationCommand, Reserve
+from regionquota.core.commands import Command, Correction, QuotaCommand, ReservationCommand, Reserve
 from regionquota.core.quota import QuotaKey
 from regionquota.core.reservation import HOLDING, Reservation
 from regionquota.core.slice import Holding
@@ -39,7 +39,7 @@ class Memo:
         """What `batch` names; None if any of it is not remembered, or has to be looked up in any case."""
         loaded, versions, requests = Loaded(), dict[QuotaKey, int](), list[RequestKey]()
         for command in batch:
-            if isinstance(command, Adjust | Meter | Pledge):
+            if isinstance(command, Correction):
                 return None
             if isinstance(command, Reserve):
                 keys = command.keys
@@ -62,8 +62,13 @@ class Memo:
             return None  # charged to an epoch that has ended: its counter is not remembered
         return loaded, Basis(versions, named, requests)
 
-    def missing(self, batch: Sequence[Command]) -> tuple[Sequence[str], Sequence[QuotaKey]]:
-        """Reservations and counters that `batch` names and that are not remembered."""
+    def missing(self, batch: Sequence[Command]) -> tuple[Sequence[str], Sequence[QuotaKey]] | None:
+        """Reservations and counters that `batch` names and that are not remembered.
+
+        None: it has corrections, which are rare and need more to be read.
+        """
+        if any(isinstance(command, Correction) for command in batch):
+            return None
         names = {
             command.reservation_id
             for command in batch

@@ -24,7 +24,7 @@ from regionquota.adapters.postgres.transaction import (
 from regionquota.adapters.postgres.writing import store
 from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Loaded, Writes, turn
-from regionquota.core.commands import Adjust, Command, Meter, Outcome, Pledge
+from regionquota.core.commands import Command, Outcome
 from regionquota.core.ledger import decide, free_expired
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation, State
@@ -78,12 +78,12 @@ class PostgresRegionStore:
 
     async def _look_up(self, batch: Sequence[Command]) -> tuple[Loaded, Basis] | None:
         """Read what is not remembered, without a lock: whether it still is so is asked when it is stored."""
-        if any(isinstance(command, Adjust | Meter | Pledge) for command in batch):
-            return None  # rare, and more than rows have to be read
-        names, keys = self._memo.missing(batch)
+        missing = self._memo.missing(batch)
+        if missing is None:
+            return None
         try:
             async with connection(self._pool, self._deadlines) as conn:
-                await peek(conn, self._memo, names, keys)
+                await peek(conn, self._memo, *missing)
         except asyncpg.InvalidCachedStatementError:
             return None  # the table is being changed: look under a lock
         return self._memo.recall(batch)
