@@ -247,6 +247,15 @@ class Expired:
     lag_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Resharded:
+    """A counter that was laid out anew over `shards` rows, `before` over so many."""
+
+    key: QuotaKey
+    before: int
+    shards: int
+
+
 class RegionStore(Protocol):
     """A region's database. Every call may raise `StoreUnavailable`.
 
@@ -296,6 +305,13 @@ class RegionStore(Protocol):
 
     async def slice_history(self, after: int, most: int, key: QuotaKey | None = None) -> Sequence[SliceEntry]:
         """Rows of the slice ledger with an id above `after`, ascending."""
+        ...
+
+    async def rebalance_shards(self, now: float) -> Sequence[Resharded]:
+        """Spread the counters that several processes write to at once, even out what is spread, undo it in calm.
+
+        To be called every second or so by each process. Nothing but speed depends on it.
+        """
         ...
 
     async def check_balances(self) -> Sequence[BalanceCheck]:

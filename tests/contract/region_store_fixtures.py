@@ -12,6 +12,7 @@ import pytest
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.adapters.postgres.migrate import migrate
+from regionquota.adapters.postgres.slot import Slot
 from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.adapters.postgres.transaction import Deadlines, open_pool
 from regionquota.embedded import EmbeddedPostgres, scratch_directory
@@ -49,12 +50,12 @@ async def empty(dsn: str) -> None:
 
 @asynccontextmanager
 async def store_on(
-    dsn: str, *, size: int = 4, deadlines: Deadlines = PATIENT, region: str = "eu"
+    dsn: str, *, size: int = 4, deadlines: Deadlines = PATIENT, region: str = "eu", slot: int = 0
 ) -> AsyncIterator[PostgresRegionStore]:
     """As a process of its own would have it."""
     pool = await open_pool(dsn, password=None, size=size, deadlines=deadlines)
     try:
-        yield PostgresRegionStore(pool, region, deadlines)
+        yield PostgresRegionStore(pool, region, deadlines, Slot(slot))
     finally:
         pool.terminate()
 

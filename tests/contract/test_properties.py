@@ -1,9 +1,11 @@
 """Random lives through memory and a real Postgres that two processes share: equal answers, exact after each step."""
 
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from random import Random
 from typing import Any, Final
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -127,3 +129,31 @@ async def test_memory_and_postgres_live_alike(database: str, seed: int) -> None:
         assert list(await memory.holdings()) == list(await two.holdings())
         assert list(await memory.unknown(100)) == list(await two.unknown(100))
         assert await memory.overdue(life.now) == await two.overdue(life.now)
+
+
+@pytest.mark.timeout(180)
+@settings(steady, max_examples=LIVES_IN_POSTGRES)
+@given(seed=st.integers(0, 2**32))
+async def test_spread_counters_live_as_whole_ones_do(database: str, seed: int) -> None:
+    """Three processes on shards of their own, that are laid out anew now and then, and one counter in memory."""
+    await fixtures.empty(database)
+    memory, life, chance = MemoryRegionStore("eu"), Life(seed, spreadable=True), Random(seed)
+    async with AsyncExitStack() as opened:
+        stores = [await opened.enter_async_context(fixtures.store_on(database, size=1, slot=n)) for n in range(3)]
+        for step in life.steps(STEPS):
+            if chance.random() < 0.4:
+                await stores[0].spread(chance.choice(life.keys), chance.choice([1, 2, 3, 3]), life.now)
+            expected = await live(memory, step, life.now)
+            told = await live(chance.choice(stores), step, life.now)
+            assert whole(expected) == whole(told), f"{step} at {life.now}"
+            checks = await stores[0].check_balances()
+            assert [] == differences(checks)
+            assert list(await memory.check_balances()) == list(checks)
+        assert list(await memory.holdings()) == list(await stores[1].holdings())
+
+
+def whole(answers: Any) -> Any:
+    """Without what a shard says of itself: what it has left is no more than all have together."""
+    if not isinstance(answers, list):
+        return answers
+    return [msgspec.structs.replace(one, holding=None) if isinstance(one, Granted) else one for one in answers]

@@ -56,23 +56,24 @@ Step: TypeAlias = Batch | Heard | Swept
 class Life:
     """A sequence of steps and of the times at which they happen, the same for the same `seed`.
 
-    One resource has a project with a guarantee, a part of the project, and a sibling; all are charged together.
+    One resource has a project with a guarantee, a part of the project, and a sibling; all are charged together. A
+    `spreadable` one has no guarantees, and is no rate.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, spreadable: bool = False) -> None:
         self._random = Random(seed)
         self.now = BEGIN
         self._names = count(1)
         self._revisions = count(10)
         self._reserved: list[str] = []
         self._lines: dict[str, tuple[QuotaKey, ...]] = {}
-        resource = self._random.choice(list(_ROOTS))
+        resource = self._random.choice(list(_ROOTS)[: -1 if spreadable else None])
         self._kind, root = _ROOTS[resource]
         named = {
             "global": root,
-            "project": replace(root, guarantee=self._random.choice([0, 200, LIMIT])),
-            "part": replace(root, parent="project", guarantee=self._random.choice([0, 100])),
-            "sibling": replace(root, guarantee=self._random.choice([0, 50, MAX_AMOUNT])),
+            "project": replace(root, guarantee=0 if spreadable else self._random.choice([0, 200, LIMIT])),
+            "part": replace(root, parent="project", guarantee=0 if spreadable else self._random.choice([0, 100])),
+            "sibling": replace(root, guarantee=0 if spreadable else self._random.choice([0, 50, MAX_AMOUNT])),
         }
         self.policies = {QuotaKey("acme", resource, scope): policy for scope, policy in named.items()}
         self._budgets = Budgets("eu", self.policies.get)

@@ -32,6 +32,9 @@ SETTINGS: Final = (
     "max_wal_size",
     "checkpoint_timeout",
 )
+POSTGRES: Final = {"shared_buffers": "512MB"}
+"""Beside what the embedded one is given anyway: room for a million holds and their indexes."""
+HEAT_S: Final = 2.5
 BATCH: Final = 100
 _RESERVE: Final = b"/v1/reservations"
 _BATCH: Final = b"/v1/reservations/batch"
@@ -112,7 +115,9 @@ class Bench:
     async def run(self) -> Result:
         """Raises `RegionQuotaError` if a server does not start or answers anything but what was asked for."""
         options = self._options
-        stack = Stack(DevOptions(self._scratch / "data", ("here",), self._base, servers=options.servers))
+        stack = Stack(
+            DevOptions(self._scratch / "data", ("here",), self._base, servers=options.servers, settings=POSTGRES)
+        )
         async with stack.running(self._say):
             dsn = stack.dsns["here"]
             self._result.settings = await _settings(dsn)
@@ -134,14 +139,19 @@ class Bench:
     async def _measure(self, dsn: str, callers: Sequence[Caller]) -> None:
         options = self._options
         few = callers[: options.batch_connections]
-        one = _of_one_server(callers)
         await self._yardstick("pgbench_hot", dsn, 1)
-        await self._saturated("hot", one, self._reserve(1))
+        await self._heat(callers)
+        await self._saturated("hot", callers, self._reserve(1))
         await self._yardstick("pgbench_spread", dsn, options.tenants)
         await self._saturated("spread", callers, self._reserve(options.tenants))
         await self._saturated("batch", few, self._reserve_batch(options.tenants))
-        await self._saturated("hot_reserve_commit", one, self._reserve_and_commit(1))
+        await self._heat(callers)
+        await self._saturated("hot_reserve_commit", callers, self._reserve_and_commit(1))
         await self._saturated("spread_reserve_commit", callers, self._reserve_and_commit(options.tenants))
+
+    async def _heat(self, callers: Sequence[Caller]) -> None:
+        """Until the servers have found that one row is not enough for the hot counter."""
+        await saturate(callers, self._reserve(1), HEAT_S)
 
     async def _yardstick(self, name: str, dsn: str, tenants: int) -> None:
         options = self._options
@@ -160,8 +170,9 @@ class Bench:
         seconds = 2 * self._options.seconds
         for name, load, tenants in (("hot_half_load", "hot", 1), ("half_load", "spread", self._options.tenants)):
             rate = self._result.rate(load) / 2
-            used = _of_one_server(callers) if tenants == 1 else callers
-            measured = await at_rate(used, self._reserve(tenants), rate, seconds, self._options.seed)
+            if tenants == 1:
+                await self._heat(callers)
+            measured = await at_rate(callers, self._reserve(tenants), rate, seconds, self._options.seed)
             self._result.latencies_ms[name] = _percentiles(measured)
 
     async def _beside_open_holds(self, dsn: str, callers: Sequence[Caller]) -> None:
@@ -222,11 +233,6 @@ class Bench:
             return 1
 
         return unit
-
-
-def _of_one_server(callers: Sequence[Caller]) -> Sequence[Caller]:
-    """A tenant belongs to one."""
-    return [caller for caller in callers if caller.server == 0]
 
 
 def _percentiles(measured: Measured) -> dict[str, float]:

@@ -43,6 +43,6 @@ async def connect_postgres(config: PostgresConfig, *, patience_s: float = START_
         open_pool,
         config.dsn,
         password=config.secret(),
-        size=config.pool_size,
+        size=config.pool_size + 1,  # one is kept for the process's slot
         deadlines=deadlines_of(config),
     )

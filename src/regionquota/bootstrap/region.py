@@ -5,13 +5,14 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from regionquota.adapters.etcd import EtcdClient
 from regionquota.adapters.postgres.cases import PostgresCaseStore
 from regionquota.adapters.postgres.database import claim
+from regionquota.adapters.postgres.slot import LockedSlot
 from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.adapters.postgres.suspensions import PostgresSuspensionStore
 from regionquota.adapters.postgres.transaction import Pool
@@ -48,6 +49,7 @@ from regionquota.region.sweeper import SweepOnDemand, sweep_all
 from regionquota.telemetry import ResourceUnits, Telemetry, observe_synchronised, observe_units
 
 _log = structlog.get_logger(__name__)
+RESHARD_INTERVAL_S: Final = 1.0
 
 
 async def run_region(config: Config) -> None:
@@ -65,10 +67,11 @@ async def region_server(config: Config, telemetry: Telemetry) -> AsyncIterator[s
     """A region server in this event loop; yields its URL."""
     pool = await connect_postgres(config.postgres)
     etcd = connect_etcd(config.etcd)
+    deadlines = deadlines_of(config.postgres)
+    slot = LockedSlot(pool, deadlines)
     try:
-        deadlines = deadlines_of(config.postgres)
         await claim(pool, config.region.name, deadlines)
-        store = PostgresRegionStore(pool, config.region.name, deadlines)
+        store = PostgresRegionStore(pool, config.region.name, deadlines, slot)
         suspensions = await known_suspensions(etcd.directory, PostgresSuspensionStore(pool, deadlines))
         ledger = PostgresUsageLedger(pool, deadlines)
         cases = PostgresCaseStore(pool, deadlines)
@@ -79,6 +82,7 @@ async def region_server(config: Config, telemetry: Telemetry) -> AsyncIterator[s
             yield url
     finally:
         await etcd.close()
+        await slot.leave()
         await _close(pool)
 
 
@@ -180,6 +184,7 @@ async def _running(
     sweeping = asyncio.create_task(
         forever("sweep", _sweeper(store, clock, config.sweeper.batch, meter, telemetry), config.sweeper.interval_s)
     )
+    sharding = asyncio.create_task(forever("rebalance shards", _resharder(store, clock), RESHARD_INTERVAL_S))
     commits.start()
     agent.start()
     try:
@@ -193,7 +198,7 @@ async def _running(
             await commits.stop()
     finally:
         await agent.stop()
-        await stop([sweeping])
+        await stop([sweeping, sharding])
 
 
 def _sweeper(
@@ -204,6 +209,15 @@ def _sweeper(
         telemetry.instruments.sweeper_lag_seconds.set(lag)
         if ended:
             _log.debug("holds expired", count=ended, oldest_late_s=round(lag, 3))
+
+    return step
+
+
+def _resharder(store: RegionStore, clock: Clock) -> Callable[[], Awaitable[None]]:
+    async def step() -> None:
+        for one in await store.rebalance_shards(clock.now()):
+            say = _log.debug if one.shards == one.before else _log.info
+            say("a counter was laid out anew", quota=str(one.key), before=one.before, shards=one.shards)
 
     return step
 

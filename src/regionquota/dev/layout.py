@@ -43,6 +43,8 @@ class Options:
     etcd: Sequence[str] = ()
     servers: int = 1
     """Region servers in each region."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Of the embedded Postgres, beside its own."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(set(self.regions)) == len(self.regions) <= MAX_REGIONS:

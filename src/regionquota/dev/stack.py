@@ -154,7 +154,9 @@ class Stack:
                 self.dsns[region] = named.dsn
                 continue
             name = f"postgres-{region}"
-            server = EmbeddedPostgres(layout.directory(name), port=layout.port(name), log_path=layout.log(name))
+            server = EmbeddedPostgres(
+                layout.directory(name), port=layout.port(name), settings=options.settings, log_path=layout.log(name)
+            )
             self._parts[name] = server
             self.dsns[region] = server.dsn
         self.etcd = options.etcd

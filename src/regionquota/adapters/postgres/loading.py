@@ -1,9 +1,10 @@
 """Looking before writing: lock and read what a batch names. Reservations, then counters, each in key order."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 
 from regionquota.adapters.postgres import rows
-from regionquota.adapters.postgres.memo import Basis, Memo
+from regionquota.adapters.postgres.memo import Memo
+from regionquota.adapters.postgres.sharding import Locked, Overtaken
 from regionquota.adapters.postgres.statements import LEDGER, READS
 from regionquota.adapters.postgres.transaction import Connection
 from regionquota.core.balances import Loaded
@@ -11,11 +12,7 @@ from regionquota.core.commands import Adjust, Command, Meter, QuotaCommand, Rese
 from regionquota.core.quota import QuotaKey
 
 
-class Overtaken(Exception):  # noqa: N818
-    """What a batch works on was made after it had been looked for, so it is not locked."""
-
-
-async def load(conn: Connection, batch: Sequence[Command]) -> tuple[Loaded, Basis]:
+async def load(conn: Connection, batch: Sequence[Command], now: float) -> tuple[Loaded, Locked]:
     """Raises `Overtaken`: start over."""
     loaded = Loaded()
     named = [command.reservation_id for command in batch if isinstance(command, ReservationCommand)]
@@ -27,7 +24,8 @@ async def load(conn: Connection, batch: Sequence[Command]) -> tuple[Loaded, Basi
     meters = [command for command in batch if isinstance(command, Meter)]
     wanted = {key for command in batch if isinstance(command, QuotaCommand) for key in command.keys}
     wanted |= {line.key for known in loaded.reservations.values() for line in known.lines}
-    versions = await load_counters(conn, loaded, wanted)
+    locked = await lock_counters(conn, wanted, now)
+    loaded.holdings.update(locked.wholes)
     await load_closed(conn, loaded)
     if reserves:
         await _load_requests(conn, loaded, reserves, wanted)
@@ -40,28 +38,25 @@ async def load(conn: Connection, batch: Sequence[Command]) -> tuple[Loaded, Basi
         for row in await conn.fetch(LEDGER["load_readings"], *rows.columns(sources, 5)):
             reading = rows.reading_of(row)
             loaded.readings[reading.key, reading.source, reading.incarnation] = reading
-    return loaded, Basis(versions, tuple(loaded.reservations.values()))
+    return loaded, locked
 
 
-async def peek(conn: Connection, memo: Memo, names: Sequence[str], keys: Sequence[QuotaKey]) -> None:
+async def peek(conn: Connection, memo: Memo, names: Sequence[str], keys: Sequence[QuotaKey], slot: int) -> None:
     """Let `memo` remember these reservations, their counters, and these counters, as they are; nothing is locked."""
     found = [rows.reservation_of(row) for row in await conn.fetch(READS["reservations"], names)] if names else []
     lines = {line.key for known in found for line in known.lines}
     wanted = rows.keys([*keys, *(key for key in lines if not memo.knows(key))])
-    counters = await conn.fetch(READS["holdings_of"], *wanted) if wanted[0] else []
-    memo.remember(found, ((row["version"], rows.holding_of(row)) for row in counters))
+    counters = await conn.fetch(READS["own_shards"], *wanted, slot) if wanted[0] else []
+    memo.remember(found, map(rows.counter_row_of, counters))
 
 
-async def load_counters(conn: Connection, loaded: Loaded, wanted: Iterable[QuotaKey]) -> dict[QuotaKey, int]:
-    """Adds the holdings to `loaded`; returns the versions."""
-    versions = {}
-    asked = rows.keys(wanted)
-    if asked[0]:
-        for row in await conn.fetch(LEDGER["load_counters"], *asked):
-            holding = rows.holding_of(row)
-            loaded.holdings[holding.key] = holding
-            versions[holding.key] = row["version"]
-    return versions
+async def lock_counters(conn: Connection, wanted: Collection[QuotaKey], now: float) -> Locked:
+    """Every shard of each. Raises `Overtaken`."""
+    locked = Locked()
+    if wanted:
+        found = await conn.fetch(LEDGER["load_counters"], *rows.keys(wanted))
+        locked.add(map(rows.counter_row_of, found), now)
+    return locked
 
 
 async def load_closed(conn: Connection, loaded: Loaded, also: Iterable[tuple[QuotaKey, int]] = ()) -> None:

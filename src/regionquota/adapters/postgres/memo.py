@@ -3,15 +3,16 @@
 Never trusted: what is decided upon it is stored only if every row still is as remembered (`store` in ledger.sql).
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter as Counts
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
+from regionquota.adapters.postgres.rows import CounterRow
 from regionquota.core.balances import Loaded, RequestKey, Writes
 from regionquota.core.commands import Command, Correction, QuotaCommand, ReservationCommand, Reserve
 from regionquota.core.quota import QuotaKey
 from regionquota.core.reservation import HOLDING, Reservation
-from regionquota.core.slice import Holding
 
 MAX_COUNTERS: Final = 50_000
 MAX_RESERVATIONS: Final = 100_000
@@ -23,21 +24,32 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a batch is decided upon: the rows, which versions of them, and that the reserves' ids are not known yet."""
+    """What a batch is decided upon: the rows, in the versions that they have, and that the reserves' ids are not known
+    yet. Of a quota that is spread it is one shard.
+    """
 
-    versions: dict[QuotaKey, int]
+    counters: dict[QuotaKey, CounterRow]
     reservations: Sequence[Reservation]
     requests: Sequence[RequestKey] = ()
+
+    @property
+    def is_spread(self) -> bool:
+        return any(row.shards > 1 for row in self.counters.values())
 
 
 @dataclass(slots=True)
 class Memo:
-    _counters: dict[QuotaKey, tuple[int, Holding]] = field(default_factory=dict)
+    """`spread` are the quotas that were last seen in several shards."""
+
+    spread: set[QuotaKey] = field(default_factory=set)
+    _counters: dict[QuotaKey, CounterRow] = field(default_factory=dict)
     _reservations: dict[str, Reservation] = field(default_factory=dict)
+    _lost: dict[QuotaKey, CounterRow] = field(default_factory=dict)
+    _collisions: Counts[QuotaKey] = field(default_factory=Counts)
 
     def recall(self, batch: Sequence[Command]) -> tuple[Loaded, Basis] | None:
         """What `batch` names; None if any of it is not remembered, or has to be looked up in any case."""
-        loaded, versions, requests = Loaded(), dict[QuotaKey, int](), list[RequestKey]()
+        loaded, counters, requests = Loaded(), dict[QuotaKey, CounterRow](), list[RequestKey]()
         for command in batch:
             if isinstance(command, Correction):
                 return None
@@ -51,16 +63,16 @@ class Memo:
                 loaded.reservations[known.id] = known
                 keys = tuple(line.key for line in known.lines)
             for key in keys:
-                if key in versions:
+                if key in counters:
                     continue
-                counter = self._counters.get(key)
-                if counter is None:
+                row = self._counters.get(key)
+                if row is None:
                     return None
-                versions[key], loaded.holdings[key] = counter
+                counters[key], loaded.holdings[key] = row, row.holding
         named = tuple(loaded.reservations.values())
         if any(line.epoch != loaded.holdings[line.key].epoch for known in named for line in known.lines):
             return None  # charged to an epoch that has ended: its counter is not remembered
-        return loaded, Basis(versions, named, requests)
+        return loaded, Basis(counters, named, requests)
 
     def missing(self, batch: Sequence[Command]) -> tuple[Sequence[str], Sequence[QuotaKey]] | None:
         """Reservations and counters that `batch` names and that are not remembered.
@@ -80,20 +92,25 @@ class Memo:
     def knows(self, key: QuotaKey) -> bool:
         return key in self._counters
 
-    def remember(self, reservations: Iterable[Reservation], counters: Iterable[tuple[int, Holding]]) -> None:
+    def shards_of(self, key: QuotaKey) -> int:
+        """As last seen."""
+        row = self._counters.get(key)
+        return 1 if row is None else row.shards
+
+    def remember(self, reservations: Iterable[Reservation], counters: Iterable[CounterRow]) -> None:
         """What was just read, unless something newer has been learnt meanwhile."""
         for one in reservations:
             if one.id not in self._reservations:
                 _put(self._reservations, one.id, one, MAX_RESERVATIONS)
-        for version, holding in counters:
-            known = self._counters.get(holding.key)
-            if known is None or known[0] < version:
-                _put(self._counters, holding.key, (version, holding), MAX_COUNTERS)
+        for row in counters:
+            known = self._counters.get(row.holding.key)
+            if known is None or known.version < row.version or known.shard != row.shard:
+                self._keep(row)
 
-    def learn(self, basis: Basis, loaded: Loaded, writes: Writes) -> None:
-        """What was decided upon `basis` is stored. `loaded` is as `decide` left it."""
-        for key, version in basis.versions.items():
-            _put(self._counters, key, (version + (key in writes.holdings), loaded.holdings[key]), MAX_COUNTERS)
+    def learn(self, counters: Iterable[CounterRow], writes: Writes) -> None:
+        """What is stored by now."""
+        for row in counters:
+            self._keep(row)
         for one in (*writes.created.values(), *writes.changed.values()):
             if one.state in HOLDING:
                 _put(self._reservations, one.id, one, MAX_RESERVATIONS)
@@ -101,13 +118,30 @@ class Memo:
                 self._reservations.pop(one.id, None)
 
     def forget(self, basis: Basis) -> None:
-        self.forget_counters(basis.versions)
+        """Something of it is not so any more; what, and whether others did it, shows when it is read again."""
+        for key, row in basis.counters.items():
+            if self._counters.pop(key, None) is not None:
+                _put(self._lost, key, row, MAX_COUNTERS)
         for one in basis.reservations:
             self._reservations.pop(one.id, None)
 
     def forget_counters(self, keys: Iterable[QuotaKey]) -> None:
         for key in keys:
             self._counters.pop(key, None)
+
+    def collisions(self) -> Mapping[QuotaKey, int]:
+        """How often others had written to a counter that this process was about to write to, since the last time."""
+        counted, self._collisions = self._collisions, Counts()
+        self._lost.clear()
+        return counted
+
+    def _keep(self, row: CounterRow) -> None:
+        key = row.holding.key
+        lost = self._lost.pop(key, None)
+        if lost is not None and (lost.shard, lost.shards) == (row.shard, row.shards) and lost.version != row.version:
+            self._collisions[key] += 1
+        (self.spread.add if row.shards > 1 else self.spread.discard)(key)
+        _put(self._counters, key, row, MAX_COUNTERS)
 
 
 def _put(memory: dict[K, V], key: K, value: V, most: int) -> None:

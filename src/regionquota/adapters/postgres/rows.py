@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from asyncpg import Record
@@ -53,6 +53,19 @@ def holding_of(row: Record) -> Holding:
         guaranteed=row["guaranteed"],
         lien=row["lien"],
     )
+
+
+class CounterRow(NamedTuple):
+    """One row of quota_counters: a quota, or one of its `shards`. Whoever writes it raises the version."""
+
+    version: int
+    shard: int
+    shards: int
+    holding: Holding
+
+
+def counter_row_of(row: Record) -> CounterRow:
+    return CounterRow(row["version"], row["shard"], row["shards"], holding_of(row))
 
 
 def policy_text(policy: QuotaPolicy) -> str:

@@ -90,8 +90,11 @@ CREATE TABLE public.quota_counters (
     lien bigint DEFAULT 0 NOT NULL,
     unlimited boolean DEFAULT false NOT NULL,
     policy text DEFAULT '{}'::text NOT NULL,
+    shard integer DEFAULT 0 NOT NULL,
+    shards integer DEFAULT 1 NOT NULL,
     CONSTRAINT counter_is_conserved CHECK (((((slice - available) - reserved) + overage) = (((used + retired) - overdraft_issued) + overdraft_repaid))),
     CONSTRAINT debt_is_repaid_first CHECK (((available = 0) OR ((overdraft_issued = overdraft_repaid) AND (overage = 0)))),
+    CONSTRAINT only_what_owes_nothing_is_spread CHECK (((shards = 1) OR ((overdraft_issued = overdraft_repaid) AND (overage = 0) AND (guaranteed = 0) AND (lien = 0)))),
     CONSTRAINT quota_counters_available_check CHECK ((available >= 0)),
     CONSTRAINT quota_counters_check CHECK (((overdraft_repaid >= 0) AND (overdraft_repaid <= overdraft_issued))),
     CONSTRAINT quota_counters_epoch_check CHECK ((epoch >= 0)),
@@ -105,8 +108,11 @@ CREATE TABLE public.quota_counters (
     CONSTRAINT quota_counters_reserved_check CHECK ((reserved >= 0)),
     CONSTRAINT quota_counters_retired_check CHECK ((retired >= 0)),
     CONSTRAINT quota_counters_revision_check CHECK ((revision > 0)),
+    CONSTRAINT quota_counters_shard_check CHECK ((shard >= 0)),
+    CONSTRAINT quota_counters_shards_check CHECK (((shards >= 1) AND (shards <= 16))),
     CONSTRAINT quota_counters_slice_check CHECK ((slice >= 0)),
-    CONSTRAINT quota_counters_used_check CHECK ((used >= 0))
+    CONSTRAINT quota_counters_used_check CHECK ((used >= 0)),
+    CONSTRAINT unused_shard_is_empty CHECK (((shard < shards) OR ((slice = 0) AND (available = 0) AND (reserved = 0) AND (used = 0) AND (overdraft_issued = 0))))
 )
 WITH (fillfactor='50');
 
@@ -121,6 +127,8 @@ COMMENT ON COLUMN public.quota_counters.leaked_at IS 'Rate quotas: microseconds 
 COMMENT ON COLUMN public.quota_counters.guaranteed IS 'Kept for sub-scopes that have not used their guarantee: the sum of their liens.';
 
 COMMENT ON COLUMN public.quota_counters.policy IS 'JSON; what is left out is the default.';
+
+COMMENT ON COLUMN public.quota_counters.shards IS 'How many rows the quota is spread over, the same in each. A row with shard >= shards is not in use.';
 
 CREATE TABLE public.reconciled_periods (
     source text NOT NULL COLLATE pg_catalog."C",
@@ -354,7 +362,7 @@ ALTER TABLE ONLY public.meter_readings
     ADD CONSTRAINT meter_readings_pkey PRIMARY KEY (tenant_id, resource, scope, source, incarnation);
 
 ALTER TABLE ONLY public.quota_counters
-    ADD CONSTRAINT quota_counters_pkey PRIMARY KEY (tenant_id, resource, scope);
+    ADD CONSTRAINT quota_counters_pkey PRIMARY KEY (tenant_id, resource, scope, shard);
 
 ALTER TABLE ONLY public.reconciled_periods
     ADD CONSTRAINT reconciled_periods_pkey PRIMARY KEY (source, tenant_id, resource, scope, epoch);

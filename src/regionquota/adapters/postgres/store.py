@@ -2,14 +2,18 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import asyncpg
 
 from regionquota.adapters.postgres import rows
-from regionquota.adapters.postgres.loading import Overtaken, load, load_closed, load_counters, peek
+from regionquota.adapters.postgres.loading import load, load_closed, lock_counters, peek
 from regionquota.adapters.postgres.memo import Basis, Memo
+from regionquota.adapters.postgres.rows import CounterRow
+from regionquota.adapters.postgres.shard_watch import ONE, ShardWatch
+from regionquota.adapters.postgres.sharding import Locked, Overtaken, laid_out
+from regionquota.adapters.postgres.slot import Slot
 from regionquota.adapters.postgres.statements import LEDGER, READS, SLICES
 from regionquota.adapters.postgres.transaction import (
     Connection,
@@ -26,11 +30,13 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Loaded, Writes, turn
 from regionquota.core.commands import Command, Outcome
 from regionquota.core.ledger import decide, free_expired
+from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation, State
+from regionquota.core.shards import decides_alone, merge, near_a_new_week, says_for_all
 from regionquota.core.slice import Holding, apply
 from regionquota.errors import ProtocolError, StoreUnavailable
-from regionquota.ports import Backlog, BalanceCheck, Expired, SliceEntry
+from regionquota.ports import Backlog, BalanceCheck, Expired, Resharded, SliceEntry
 
 MAX_LOOKS: Final = 2
 """Decisions upon rows that are not locked, before they are: what was remembered, then what was just read."""
@@ -49,30 +55,34 @@ _START_OVER: Final = (asyncpg.UniqueViolationError, asyncpg.InvalidCachedStateme
 class PostgresRegionStore:
     """Times out by `deadlines`; the pool is the caller's to open and close."""
 
-    def __init__(self, pool: Pool, region: Region, deadlines: Deadlines) -> None:
+    def __init__(self, pool: Pool, region: Region, deadlines: Deadlines, slot: Slot | None = None) -> None:
+        """`slot` None: the process has no shards of its own."""
         self._pool = pool
         self._region = region
         self._deadlines = deadlines
         self._memo = Memo()
+        self._slot = slot or Slot()
+        self._shard_watch = ShardWatch(pool, deadlines)
 
     async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
         for _ in range(MAX_LOOKS):
             recalled = self._memo.recall(batch) or await self._look_up(batch)
-            if recalled is None:
+            decided = None if recalled is None else self._decide(*recalled, batch, now)
+            if recalled is None or decided is None:
                 break
-            outcomes = await self._decide_at_once(*recalled, batch, now)
-            if outcomes is not None:
+            outcomes, writes = decided
+            if await self._store_at_once(writes, recalled[1]):
                 return outcomes
         for _ in range(MAX_RESTARTS):
             try:
                 async with transaction(self._pool, self._deadlines) as conn:
-                    loaded, basis = await load(conn, batch)
+                    loaded, locked = await load(conn, batch, now)
                     outcomes, writes = decide(loaded, batch, now)
-                    if not await store(conn, writes):
-                        raise Overtaken
+                    written = locked.written(writes)
+                    await store(conn, writes, written)
             except _START_OVER:
                 continue
-            self._memo.learn(basis, loaded, writes)
+            self._learn(locked, written, writes)
             return outcomes
         raise StoreUnavailable(f"gave up after {MAX_RESTARTS} collisions of request ids with another process")
 
@@ -83,33 +93,48 @@ class PostgresRegionStore:
             return None
         try:
             async with connection(self._pool, self._deadlines) as conn:
-                await peek(conn, self._memo, *missing)
+                await peek(conn, self._memo, *missing, self._slot.number)
         except asyncpg.InvalidCachedStatementError:
             return None  # the table is being changed: look under a lock
         return self._memo.recall(batch)
 
-    async def _decide_at_once(
+    def _decide(
         self, loaded: Loaded, basis: Basis, batch: Sequence[Command], now: float
-    ) -> Sequence[Outcome] | None:
-        """In one round trip, and without holding a lock across any; None: what was remembered is not so any more."""
-        try:
-            outcomes, writes = decide(loaded, batch, now)
-        except ProtocolError:  # rows that were seen at different moments need not go together
-            self._memo.forget(basis)
+    ) -> tuple[Sequence[Outcome], Writes] | None:
+        """None: it has to be decided upon what is locked, and upon all shards of what is spread."""
+        if basis.is_spread and near_a_new_week(now):
             return None
         try:
+            outcomes, writes = decide(loaded, batch, now)
+        except ProtocolError:  # rows seen at different moments need not go together; one shard may hold too little
+            self._memo.forget(basis)
+            return None
+        if basis.is_spread and not _holds_for_all(basis, outcomes, writes):
+            return None
+        return outcomes, writes
+
+    async def _store_at_once(self, writes: Writes, basis: Basis) -> bool:
+        """In one round trip, and without holding a lock across any; False: what was remembered is not so any more."""
+        written = [basis.counters[key]._replace(holding=holding) for key, holding in writes.holdings.items()]
+        try:
             async with at_once(self._pool, self._deadlines) as conn:
-                stored = await store(conn, writes, basis)
+                stored = await store(conn, writes, written, basis)
         except _START_OVER:
             stored = False
         except BaseException:
             self._memo.forget(basis)
             raise
         if stored:
-            self._memo.learn(basis, loaded, writes)
-            return outcomes
-        self._memo.forget(basis)
-        return None
+            self._memo.learn([row._replace(version=row.version + 1) for row in written], writes)
+        else:
+            self._memo.forget(basis)
+        return stored
+
+    def _learn(self, locked: Locked, written: Sequence[CounterRow], writes: Writes) -> None:
+        """Of each counter the row that this process works on."""
+        rows = [row for found in locked.rows.values() for row in found]
+        rows += [row._replace(version=row.version + 1) for row in written]
+        self._memo.learn([row for row in rows if row.shard == self._slot.number % row.shards], writes)
 
     async def expire(self, now: float, most: int) -> Expired:
         async with transaction(self._pool, self._deadlines) as conn:
@@ -117,12 +142,10 @@ class PostgresRegionStore:
             ended = [row for row in found if row["state"] == State.EXPIRED]
             left = {(rows.key_of(row), row["epoch"]): row["amount"] for row in ended if not row["is_freed"]}
             if left:
-                loaded, families = Loaded(), {(key.tenant, key.resource) for key, _ in left}
+                families = {(key.tenant, key.resource) for key, _ in left}
                 # With parents, which keep what of a guarantee is not in use any more.
                 family = {key for key in map(rows.key_of, ended) if (key.tenant, key.resource) in families}
-                await load_counters(conn, loaded, family)
-                await load_closed(conn, loaded, left)
-                await store(conn, free_expired(loaded, left, now))
+                await self._free(conn, left, family, now)
         units: dict[QuotaKey, int] = {}
         for row in ended:
             key = rows.key_of(row)
@@ -131,30 +154,41 @@ class PostgresRegionStore:
         oldest = min((row["oldest"].timestamp() for row in found), default=now)
         return Expired(sum(row["holds"] for row in found), units, now - oldest)
 
+    async def _free(
+        self, conn: Connection, left: Mapping[tuple[QuotaKey, Epoch], int], family: Collection[QuotaKey], now: float
+    ) -> None:
+        locked = await lock_counters(conn, family, now)
+        loaded = Loaded(holdings=dict(locked.wholes))
+        await load_closed(conn, loaded, left)
+        writes = free_expired(loaded, left, now)
+        await store(conn, writes, locked.written(writes))
+
     async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
         for _ in range(MAX_RESTARTS):
             try:
                 async with transaction(self._pool, self._deadlines) as conn:
-                    row = await conn.fetchrow(SLICES["lock_counter"], *rows.parts(key))
-                    before = None if row is None else rows.holding_of(row)
+                    locked = await lock_counters(conn, [key], now)
+                    before = locked.wholes.get(key)
                     changed = apply(before, key, allocation, revision, self._region, now)
                     if changed is None or changed == before:
                         return changed
                     if before is None and not await _create_counter(conn, changed):
                         continue
-                    await self._record_slice(conn, before, changed, allocation, now)
-            except asyncpg.InvalidCachedStatementError:
+                    await self._record_slice(conn, locked, changed, allocation, now)
+            except _START_OVER:
                 continue
             self._memo.forget_counters([key])
             return changed
         raise StoreUnavailable(f"gave up after {MAX_RESTARTS} collisions over the first use of {key}")
 
     async def _record_slice(
-        self, conn: Connection, before: Holding | None, changed: Holding, allocation: Allocation, now: float
+        self, conn: Connection, locked: Locked, changed: Holding, allocation: Allocation, now: float
     ) -> None:
         """The counter, the epoch that was closed, the debt that was repaid; a slice ledger row if the slice changed."""
+        before = locked.wholes.get(changed.key)
         closed, entries = turn(before, changed, now)
-        await store(conn, Writes(holdings={changed.key: changed}, closed=closed, entries=entries))
+        writes = Writes(holdings={changed.key: changed}, closed=closed, entries=entries)
+        await store(conn, writes, locked.written(writes))
         terms = (changed.limit, changed.revision, changed.unlimited, rows.policy_text(changed.policy))
         await conn.execute(SLICES["set_terms"], *rows.parts(changed.key), *terms)
         was = 0 if before is None else before.slice
@@ -166,11 +200,40 @@ class PostgresRegionStore:
                 changed.revision, changed.epoch, was, changed.slice, named,
             )  # fmt: skip
 
+    async def rebalance_shards(self, now: float) -> Sequence[Resharded]:
+        await self._slot.keep()
+        wanted = await self._shard_watch.wanted(self._memo, self._slot.number)
+        done = [await self.spread(key, count, now) for key, count in wanted.items()]
+        return [one for one in done if one is not None]
+
+    async def spread(self, key: QuotaKey, count: int, now: float) -> Resharded | None:
+        """Lay the counter out evenly over ONE shard, or over at least `count`.
+
+        None: it may not be spread, or somebody else is at it.
+        """
+        try:
+            async with transaction(self._pool, self._deadlines) as conn:
+                locked = await lock_counters(conn, [key], now)
+                if key not in locked.wholes:
+                    return None
+                before, holding = len(locked.rows[key]), locked.wholes[key]
+                laid = laid_out(locked.rows[key], holding, count if count == ONE else max(count, before))
+                shards = laid[0].shards
+                if shards == before == 1:
+                    return None
+                if shards > before:
+                    await conn.execute(SLICES["open_shards"], *rows.parts(key), shards)
+                await store(conn, Writes(entries=list(locked.leaks.get(key, ()))), laid)
+        except _START_OVER:
+            return None
+        self._memo.forget_counters([key])
+        return Resharded(key, before, shards)
+
     @read_again
     async def holding(self, key: QuotaKey) -> Holding | None:
         async with connection(self._pool, self._deadlines) as conn:
-            row = await conn.fetchrow(READS["holding"], *rows.parts(key))
-        return None if row is None else rows.holding_of(row)
+            found = await conn.fetch(READS["holding"], *rows.parts(key))
+        return (await _made_of(found))[0] if found else None
 
     @read_again
     async def holdings(self, tenant: str | None = None) -> Sequence[Holding]:
@@ -245,12 +308,24 @@ class PostgresRegionStore:
 
 
 async def _made_of(found: Sequence[asyncpg.Record]) -> Sequence[Holding]:
-    """There may be a hundred thousand, and callers who wait for the event loop."""
-    holdings: list[Holding] = []
+    """Of quotas in the order of `found`. There may be a hundred thousand, and callers who wait for the event loop."""
+    shards: dict[QuotaKey, list[Holding]] = {}
     for start in range(0, len(found), MADE_AT_ONCE):
-        holdings += map(rows.holding_of, found[start : start + MADE_AT_ONCE])
+        for holding in map(rows.holding_of, found[start : start + MADE_AT_ONCE]):
+            shards.setdefault(holding.key, []).append(holding)
         await asyncio.sleep(0)
-    return holdings
+    return [merge(parts) for parts in shards.values()]
+
+
+def _holds_for_all(basis: Basis, outcomes: Sequence[Outcome], writes: Writes) -> bool:
+    """Whether what was decided upon one shard of each quota is what all shards together would have led to."""
+    if not all(map(says_for_all, outcomes)):
+        return False
+    return all(
+        decides_alone(row.holding, writes.holdings[key])
+        for key, row in basis.counters.items()
+        if row.shards > 1 and key in writes.holdings
+    )
 
 
 async def _create_counter(conn: Connection, holding: Holding) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from regionquota.adapters.postgres.memo import Basis
+from regionquota.adapters.postgres.rows import CounterRow
 from regionquota.adapters.postgres.statements import LEDGER
 from regionquota.adapters.postgres.transaction import Connection
 from regionquota.core.balances import Writes
@@ -15,19 +16,21 @@ from regionquota.core.entries import Entry
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey
 from regionquota.core.reservation import Line, Reservation
-from regionquota.core.slice import Holding
 
 _NOTHING: Final = Basis({}, ())
 _encode: Final = msgspec.json.Encoder().encode
 
 
-async def store(conn: Connection, writes: Writes, basis: Basis = _NOTHING) -> bool:
-    """One round trip. False: nothing was stored, for `basis` does not hold. Rows that are locked need not be in it."""
+async def store(conn: Connection, writes: Writes, counters: Iterable[CounterRow], basis: Basis = _NOTHING) -> bool:
+    """One round trip. False: nothing was stored, for `basis` does not hold. Rows that are locked need not be in it.
+
+    `counters` are the rows for the holdings in `writes`.
+    """
     made = {(new.key.tenant, new.request_id) for new in writes.created.values()}
     parts = (
         _part(_held(known) for known in basis.reservations),
-        _part({**_key(key), "version": version} for key, version in basis.versions.items()),
-        _part(map(_holding, writes.holdings.values())),
+        _part({**_key(key), "shard": row.shard, "version": row.version} for key, row in basis.counters.items()),
+        _part(map(_counter, counters)),
         _part(_closed(key, epoch, counter) for (key, epoch), counter in writes.closed.items()),
         _part(map(_created, writes.created.values())),
         _part(map(_changed, writes.changed.values())),
@@ -65,9 +68,12 @@ def _held(known: Reservation) -> dict[str, Any]:
     return {"id": known.id, "state": known.state, "expires_at": known.expires_at}
 
 
-def _holding(holding: Holding) -> dict[str, Any]:
+def _counter(row: CounterRow) -> dict[str, Any]:
+    holding = row.holding
     return {
         **_key(holding.key),
+        "shard": row.shard,
+        "shards": row.shards,
         "epoch": holding.epoch,
         **_balances(holding.counter),
         "leaked_at": holding.leaked_at,

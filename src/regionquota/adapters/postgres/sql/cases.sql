@@ -38,11 +38,13 @@ WITH lines AS MATERIALIZED (
 )
 SELECT tenant_id, resource, scope, q.used, coalesce(m.since, 0)::bigint AS since, coalesce(m.near, false) AS near,
        coalesce(h.units, 0)::bigint AS held, coalesce(m.settled, 0)::bigint AS settled
-  FROM quota_counters AS q
+  FROM (SELECT tenant_id, resource, scope, kind, sum(used)::bigint AS used
+          FROM quota_counters
+         WHERE kind = 'allocated' AND resource = ANY ($1::text[]) AND shard < shards
+           AND ($5::text IS NULL OR (tenant_id, resource, scope) = ($5, $6::text, $7::text))
+         GROUP BY tenant_id, resource, scope, kind) AS q
   LEFT JOIN moved AS m USING (tenant_id, resource, scope)
-  LEFT JOIN holds AS h USING (tenant_id, resource, scope)
- WHERE q.kind = 'allocated' AND resource = ANY ($1::text[])
-   AND ($5::text IS NULL OR (tenant_id, resource, scope) = ($5, $6::text, $7::text));
+  LEFT JOIN holds AS h USING (tenant_id, resource, scope);
 
 -- uncompared --
 SELECT tenant_id, resource, scope, epoch
@@ -58,9 +60,11 @@ WITH wanted AS (
     SELECT *
       FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[]) AS w (tenant_id, resource, scope, epoch)
 ), counters AS (
-    SELECT tenant_id, resource, scope, epoch, q.used
+    SELECT tenant_id, resource, scope, epoch, sum(q.used)::bigint AS used
       FROM wanted
       JOIN quota_counters AS q USING (tenant_id, resource, scope, epoch)
+     WHERE q.shard < q.shards
+     GROUP BY tenant_id, resource, scope, epoch
      UNION ALL
     SELECT tenant_id, resource, scope, epoch, c.used
       FROM wanted

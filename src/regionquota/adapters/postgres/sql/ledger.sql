@@ -9,10 +9,12 @@ SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state,
 
 -- load_counters --
 SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
-       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy
+       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy,
+       shard, shards
   FROM unnest($1::text[], $2::text[], $3::text[]) AS wanted (tenant_id, resource, scope)
   JOIN quota_counters USING (tenant_id, resource, scope)
- ORDER BY tenant_id COLLATE "C", resource COLLATE "C", scope COLLATE "C"
+ WHERE shard < shards
+ ORDER BY tenant_id COLLATE "C", resource COLLATE "C", scope COLLATE "C", shard
    FOR UPDATE OF quota_counters;
 
 -- load_closed --
@@ -55,10 +57,10 @@ WITH held AS MATERIALIZED (
        FOR UPDATE OF r
 ), counted AS MATERIALIZED (
     SELECT
-      FROM json_to_recordset($2::json) AS w (tenant_id text, resource text, scope text, version bigint)
-      JOIN quota_counters AS q USING (tenant_id, resource, scope)
+      FROM json_to_recordset($2::json) AS w (tenant_id text, resource text, scope text, shard integer, version bigint)
+      JOIN quota_counters AS q USING (tenant_id, resource, scope, shard)
      WHERE q.version = w.version
-     ORDER BY tenant_id COLLATE "C", resource COLLATE "C", scope COLLATE "C"
+     ORDER BY tenant_id COLLATE "C", resource COLLATE "C", scope COLLATE "C", shard
        FOR UPDATE OF q
 ), new AS MATERIALIZED (
     SELECT *
@@ -76,15 +78,15 @@ WITH held AS MATERIALIZED (
            END AS holds
 ), counters AS (
     UPDATE quota_counters AS q
-       SET version = q.version + 1, epoch = n.epoch, slice = n.slice, available = n.available, reserved = n.reserved,
+       SET version = q.version + 1, shards = n.shards, epoch = n.epoch, slice = n.slice, available = n.available, reserved = n.reserved,
            used = n.used, retired = n.retired, overdraft_issued = n.overdraft_issued,
            overdraft_repaid = n.overdraft_repaid, overage = n.overage, leaked_at = n.leaked_at,
            guaranteed = n.guaranteed, lien = n.lien
       FROM json_to_recordset($3::json)
-        AS n (tenant_id text, resource text, scope text, epoch integer, slice bigint, available bigint,
-              reserved bigint, used bigint, retired bigint, overdraft_issued bigint, overdraft_repaid bigint,
-              overage bigint, leaked_at bigint, guaranteed bigint, lien bigint)
-     WHERE q.tenant_id = n.tenant_id AND q.resource = n.resource AND q.scope = n.scope
+        AS n (tenant_id text, resource text, scope text, shard integer, shards integer, epoch integer, slice bigint,
+              available bigint, reserved bigint, used bigint, retired bigint, overdraft_issued bigint,
+              overdraft_repaid bigint, overage bigint, leaked_at bigint, guaranteed bigint, lien bigint)
+     WHERE q.tenant_id = n.tenant_id AND q.resource = n.resource AND q.scope = n.scope AND q.shard = n.shard
        AND (SELECT holds FROM guard)
 ), closed AS (
     INSERT INTO closed_counters
@@ -180,15 +182,15 @@ WITH due AS MATERIALIZED (
      GROUP BY tenant_id, resource, scope, epoch, state
 ), locked AS MATERIALIZED (
     -- All of them, in key order: whoever works on several of them must not wait for us while we wait for them.
-    -- Plain is where nothing is owed or kept, and time does nothing: what was held becomes available. The core sees to
-    -- all others.
+    -- Plain is where nothing is owed or kept, time does nothing, and there is one shard: what was held becomes
+    -- available. The core sees to all others.
     SELECT s.tenant_id, s.resource, s.scope, s.epoch, s.amount,
-           q.epoch = s.epoch AND q.kind = 'allocated' AND q.overdraft_issued = q.overdraft_repaid AND q.overage = 0
+           q.shards = 1 AND q.epoch = s.epoch AND q.kind = 'allocated' AND q.overdraft_issued = q.overdraft_repaid AND q.overage = 0
              AND q.lien = 0 AND strpos(q.policy, '"guarantee"') = 0 AS is_plain
       FROM sums AS s
       JOIN quota_counters AS q ON q.tenant_id = s.tenant_id AND q.resource = s.resource AND q.scope = s.scope
-     WHERE s.state = 'EXPIRED'
-     ORDER BY s.tenant_id COLLATE "C", s.resource COLLATE "C", s.scope COLLATE "C"
+     WHERE s.state = 'EXPIRED' AND q.shard < q.shards
+     ORDER BY s.tenant_id COLLATE "C", s.resource COLLATE "C", s.scope COLLATE "C", q.shard
        FOR UPDATE OF q
 ), plain AS MATERIALIZED (
     SELECT tenant_id, resource, scope, epoch, amount
@@ -198,7 +200,7 @@ WITH due AS MATERIALIZED (
     UPDATE quota_counters AS q
        SET available = q.available + p.amount, reserved = q.reserved - p.amount, version = q.version + 1
       FROM plain AS p
-     WHERE q.tenant_id = p.tenant_id AND q.resource = p.resource AND q.scope = p.scope
+     WHERE q.tenant_id = p.tenant_id AND q.resource = p.resource AND q.scope = p.scope AND q.shard = 0
 )
 SELECT *, (tenant_id, resource, scope, epoch) IN (SELECT tenant_id, resource, scope, epoch FROM plain) AS is_freed
   FROM sums;

@@ -1,21 +1,34 @@
 -- holding --
 SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
-       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy
+       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy,
+       shard, shards
   FROM quota_counters
- WHERE tenant_id = $1 AND resource = $2 AND scope = $3;
+ WHERE tenant_id = $1 AND resource = $2 AND scope = $3 AND shard < shards;
 
 -- holdings --
 SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
-       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy
+       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy,
+       shard, shards
   FROM quota_counters
- WHERE $1::text IS NULL OR tenant_id = $1
+ WHERE ($1::text IS NULL OR tenant_id = $1) AND shard < shards
  ORDER BY tenant_id, resource, scope;
 
 -- holdings_of --
 SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
-       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy
+       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy,
+       shard, shards
   FROM unnest($1::text[], $2::text[], $3::text[]) AS wanted (tenant_id, resource, scope)
-  JOIN quota_counters USING (tenant_id, resource, scope);
+  JOIN quota_counters USING (tenant_id, resource, scope)
+ WHERE shard < shards;
+
+-- own_shards --
+-- Of each quota the row that a process of this slot works on.
+SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
+       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy,
+       shard, shards
+  FROM unnest($1::text[], $2::text[], $3::text[]) AS wanted (tenant_id, resource, scope)
+  JOIN quota_counters USING (tenant_id, resource, scope)
+ WHERE shard = $4::integer % shards;
 
 -- reservation --
 SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
@@ -65,9 +78,13 @@ SELECT id, at, tenant_id, resource, scope, revision, before, after, moves::text 
 -- check_balances --
 -- One statement, one snapshot: each counter beside what the append-only ledgers and the open holds add up to.
 WITH counters AS (
-    SELECT tenant_id, resource, scope, epoch, slice, available, reserved, used, retired, overdraft_issued,
-           overdraft_repaid, overage, guaranteed
+    SELECT tenant_id, resource, scope, epoch, sum(slice)::bigint AS slice, sum(available)::bigint AS available,
+           sum(reserved)::bigint AS reserved, sum(used)::bigint AS used, sum(retired)::bigint AS retired,
+           sum(overdraft_issued)::bigint AS overdraft_issued, sum(overdraft_repaid)::bigint AS overdraft_repaid,
+           sum(overage)::bigint AS overage, sum(guaranteed)::bigint AS guaranteed
       FROM quota_counters
+     WHERE shard < shards
+     GROUP BY tenant_id, resource, scope, epoch
      UNION ALL
     SELECT tenant_id, resource, scope, epoch, slice, available, reserved, used, retired, overdraft_issued,
            overdraft_repaid, overage, NULL
