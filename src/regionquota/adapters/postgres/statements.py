@@ -15,6 +15,7 @@ def load(file: str) -> dict[str, str]:
 
 
 LEDGER: Final = load("ledger")
+STORE: Final = load("store")
 SLICES: Final = load("slices")
 READS: Final = load("reads")
 SUSPENSIONS: Final = load("suspensions")

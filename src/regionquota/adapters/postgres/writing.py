@@ -1,13 +1,14 @@
 """What a batch changed, as the statement `store` takes it: a JSON array of rows for each part, or nothing."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from regionquota.adapters.postgres.memo import Basis
 from regionquota.adapters.postgres.rows import CounterRow
-from regionquota.adapters.postgres.statements import LEDGER
+from regionquota.adapters.postgres.statements import STORE
 from regionquota.adapters.postgres.transaction import Connection
 from regionquota.core.balances import Writes
 from regionquota.core.commands import Adjustment, Reading
@@ -27,19 +28,49 @@ async def store(conn: Connection, writes: Writes, counters: Iterable[CounterRow]
     `counters` are the rows for the holdings in `writes`.
     """
     made = {(new.key.tenant, new.request_id) for new in writes.created.values()}
-    parts = (
-        _part(_held(known) for known in basis.reservations),
-        _part({**_key(key), "shard": row.shard, "version": row.version} for key, row in basis.counters.items()),
-        _part(map(_counter, counters)),
-        _part(_closed(key, epoch, counter) for (key, epoch), counter in writes.closed.items()),
-        _part(map(_created, writes.created.values())),
-        _part(map(_changed, writes.changed.values())),
-        _part(map(_adjustment, writes.adjustments)),
-        _part(map(_reading, writes.readings.values())),
-        _part(map(_entry, writes.entries)),
-        _part({"tenant_id": tenant, "request_id": one} for tenant, one in basis.requests if (tenant, one) not in made),
-    )
-    return not any(parts) or bool(await conn.fetchval(LEDGER["store"], *parts))
+    parts = {
+        "held": _part(map(_held, basis.reservations)),
+        "counted": _part(map(_version, basis.counters.values())),
+        "refused": _part(
+            {"tenant_id": tenant, "request_id": one} for tenant, one in basis.requests if (tenant, one) not in made
+        ),
+        "new": _part(map(_created, writes.created.values())),
+        "counters": _part(map(_counter, counters)),
+        "closed": _part(_closed(key, epoch, counter) for (key, epoch), counter in writes.closed.items()),
+        "changed": _part(map(_changed, writes.changed.values())),
+        "adjusted": _part(map(_adjustment, writes.adjustments)),
+        "metered": _part(map(_reading, writes.readings.values())),
+        "explained": _part(map(_entry, writes.entries)),
+    }
+    present = {name: rows for name, rows in parts.items() if rows is not None}
+    return not present or bool(await conn.fetchval(_statement(tuple(present)), *present.values()))
+
+
+# What has to be true if anything is to be written, in the order in which locks are taken.
+_GUARDS: Final = {
+    "held": "(SELECT count(*) FROM held) = json_array_length(:rows)",
+    "counted": "(SELECT count(*) FROM counted) = json_array_length(:rows)",
+    "refused": "NOT EXISTS (SELECT FROM refused)",
+    "new": "NOT EXISTS (SELECT FROM new JOIN reservations USING (tenant_id, request_id))",
+}
+
+
+@lru_cache
+def _statement(names: tuple[str, ...]) -> str:
+    """Everything that a batch changed, provided that what it was decided upon still is so. Returns whether it is."""
+    looks, guards, changes = [], ["true"], []
+    for number, name in enumerate(names, 1):
+        rows = f"${number}::json"
+        text = STORE[name].replace(":rows", rows)
+        if name in _GUARDS:
+            looks.append(f"{name} AS MATERIALIZED (\n{text}\n)")
+            guards.append(_GUARDS[name].replace(":rows", rows))
+        else:
+            changes.append(f"{name} AS (\n{text}\n)")
+    if "new" in names:
+        changes.append(f"created AS (\n{STORE['created']}\n)")
+    guard = f"guard AS MATERIALIZED (\nSELECT {' AND '.join(guards)} AS holds\n)"
+    return f"WITH {', '.join([*looks, guard, *changes])}\nSELECT holds FROM guard"
 
 
 def _part(rows: Iterable[dict[str, Any]]) -> str | None:
@@ -62,6 +93,10 @@ def _balances(counter: Counter) -> dict[str, Any]:
         "overdraft_repaid": counter.overdraft_repaid,
         "overage": counter.overage,
     }
+
+
+def _version(row: CounterRow) -> dict[str, Any]:
+    return {**_key(row.holding.key), "shard": row.shard, "version": row.version}
 
 
 def _held(known: Reservation) -> dict[str, Any]:
