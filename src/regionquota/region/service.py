@@ -97,8 +97,9 @@ class RegionService:
         same id.
         """
         tenant = asked.charges[0].key.tenant
-        if refused := await self._refused(tenant, asked.request_id):
-            return refused
+        why = self._suspended(tenant)
+        if why is not None and await self._store.reservation_of_request(tenant, asked.request_id) is None:
+            return Suspended(tenant, why)  # who was granted before it may still learn what became of that
         command = self._reserve_of(asked)
         return await self._conclude(command, await self._submit(command, bucket_of(tenant)))
 
@@ -153,13 +154,6 @@ class RegionService:
                 self._meter.denied(holding.key, amount)
                 self._claims.run_short(holding.key, amount + self._headroom_of(holding))
         return outcome
-
-    async def _refused(self, tenant: str, request_id: str) -> Suspended | None:
-        """A suspended tenant may still learn what became of a request that was granted before."""
-        why = self._suspended(tenant)
-        if why is None or await self._store.reservation_of_request(tenant, request_id) is not None:
-            return None
-        return Suspended(tenant, why)
 
     async def start(self, name: str, operation_id: str) -> Outcome:
         return await self._submit_named(Start(name, operation_id))
