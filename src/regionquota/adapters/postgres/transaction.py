@@ -100,8 +100,12 @@ def _milliseconds(seconds: float) -> str:
 async def connection(pool: Pool, deadlines: Deadlines) -> AsyncIterator[Connection]:
     """Raises `StoreUnavailable` for whatever goes wrong outside the statement itself."""
     try:
-        async with pool.acquire(timeout=deadlines.acquire) as acquired:
+        async with asyncio.timeout(deadlines.acquire):  # a timeout of the pool's own would be a task per call
+            acquired = await pool.acquire()
+        try:
             yield acquired
+        finally:
+            await pool.release(acquired)
     except asyncpg.DataError:
         raise  # an argument of ours that does not fit its type: asyncpg counts it among the InterfaceErrors
     except UNAVAILABLE as error:
