@@ -276,6 +276,10 @@ class RegionStore(Protocol):
 
     async def holdings(self, tenant: str | None = None) -> Sequence[Holding]: ...
 
+    async def holdings_after(self, key: QuotaKey | None, most: int) -> Sequence[Holding]:
+        """The next `most` in the order of their keys; None: from the beginning. For whoever looks through all."""
+        ...
+
     async def holdings_of(self, keys: Sequence[QuotaKey]) -> Sequence[Holding]:
         """Those of `keys` that are held here, in no order."""
         ...

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.contract import region_store_fixtures as fixtures
 from tests.core.builders import (
@@ -84,6 +85,19 @@ async def test_holdings_come_in_the_order_of_their_keys(store: RegionStore) -> N
     for key in keys:
         await give(store, 1, key=key)
     assert sorted(keys) == [held.key for held in await store.holdings()]
+
+
+@pytest.mark.parametrize("most", [1, 2, 4, 5, 6])
+async def test_holdings_come_in_pages(store: RegionStore, most: int) -> None:
+    keys = [QuotaKey("b", "x"), QuotaKey("a", "x"), QuotaKey("Z", "x"), QuotaKey("a", "B"), QuotaKey("é", "x", "eu")]
+    for key in keys:
+        await give(store, 1, key=key)
+    found, after = list[QuotaKey](), None
+    while page := await store.holdings_after(after, most):
+        assert len(page) <= most
+        found += [held.key for held in page]
+        after = found[-1]
+    assert sorted(keys) == found
 
 
 async def test_holdings_of_one_tenant_are_its_own(store: RegionStore) -> None:

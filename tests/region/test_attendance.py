@@ -25,9 +25,10 @@ from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import Frozen, FrozenBy, RegionRecord, RegionStatus, Session, Stored
-from regionquota.region.attendance import Attendance
+from regionquota.region.attendance import READ_ALL_WITHIN_S, Attendance
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
+from regionquota.region.pages import PAGE
 
 QUOTA = QuotaKey("acme", "vcpu")
 TTL_S = 10
@@ -155,6 +156,25 @@ async def test_a_report_of_denials_is_followed_by_one_that_says_they_are_over(wo
     assert 2 == world.etcd.reports
 
 
+async def test_all_is_looked_at_again_in_pages_and_a_part_of_it_at_a_time(world: World) -> None:
+    """Five reports in READ_ALL_WITHIN_S: each reads a fifth of the quotas, and after them all have been read."""
+    keys = [QuotaKey("acme", f"r{number:04}") for number in range(5 * PAGE)]
+    for key in keys:
+        await world.store.apply(key, split(100, eu=1), 1, world.clock.now())
+    await world.attendance.attend()
+    await world.attendance.report()
+    assert 5 * PAGE == sum(slice_ for slice_, _, _ in world.attendance.sums.totals.values())
+    for key in keys:
+        await world.store.apply(key, split(100, eu=2), 2, world.clock.now())
+    seen = []
+    for _ in range(5):
+        world.clock.seconds += READ_ALL_WITHIN_S / 5
+        await world.attendance.attend()
+        await world.attendance.report()
+        seen.append(sum(slice_ for slice_, _, _ in world.attendance.sums.totals.values()))
+    assert [PAGE * (5 + read) for read in range(1, 6)] == seen
+
+
 async def test_a_report_without_an_answer_is_made_again(world: World) -> None:
     await world.write(split(100, eu=40))
     await world.attendance.attend()
@@ -249,13 +269,13 @@ async def test_a_list_that_was_overtaken_by_the_watch_does_not_bring_older_docum
     revision = await world.write(split(100, eu=40))
     await world.follower.relist()
     newer = request_moves(split(100, eu=40), [Move("m", "eu", None, 15)])
-    holdings = world.store.holdings
+    holdings_after = world.store.holdings_after
 
-    async def holdings_after_the_watch(tenant: str | None = None) -> Sequence[Holding]:
+    async def holdings_after_the_watch(key: QuotaKey | None, most: int) -> Sequence[Holding]:
         await world.store.transact([Reserve("0", QUOTA, 40, "r", b"d", 60)], world.clock.now())
         written = await world.write(newer, revision)
         await world.follower.take(Stored(QUOTA, written, newer))
-        return await holdings(tenant)
+        return await holdings_after(key, most)
 
     world.follower._store = _Altered(world.store, world.store.apply, holdings_after_the_watch)
     await world.follower.relist()
@@ -267,10 +287,10 @@ async def test_a_list_that_was_overtaken_by_the_watch_does_not_bring_older_docum
 class _Altered:
     """A store with calls of its own in front."""
 
-    def __init__(self, store: MemoryRegionStore, apply: Any, holdings: Any = None) -> None:
+    def __init__(self, store: MemoryRegionStore, apply: Any, holdings_after: Any = None) -> None:
         self._store = store
         self.apply = apply
-        self.holdings = holdings or store.holdings
+        self.holdings_after = holdings_after or store.holdings_after
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

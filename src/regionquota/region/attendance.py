@@ -1,5 +1,6 @@
 """Keeps this server's sign of life and its demand report in etcd, and knows what has been said of its region."""
 
+import asyncio
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final
@@ -13,13 +14,12 @@ from regionquota.errors import EtcdUnavailable
 from regionquota.ports import Clock, Directory, Presence, RegionRecord, RegionStatus, RegionStore, Session, StoredRegion
 from regionquota.region.demand import MAX_QUOTAS, DemandMeter, busiest
 from regionquota.region.follower import Follower
+from regionquota.region.pages import PAGE, pages
 from regionquota.region.sums import Sums
 
 _log = structlog.get_logger(__name__)
-LOOKED_AT_ONCE: Final = 200
-"""Holdings read, and spoken of, without letting callers have their turn."""
-READ_ALL_AFTER_S: Final = 30.0
-"""So old may be what a report says of quotas that only other servers of the region touch."""
+READ_ALL_WITHIN_S: Final = 30.0
+"""About so old may be what a report says of quotas that only other servers of the region touch."""
 
 
 class Attendance:
@@ -50,9 +50,10 @@ class Attendance:
         self._reported: list[Demand] | None = None
         self._record: RegionRecord | None = None
         self._holdings: dict[QuotaKey, Holding] = {}
-        self._all_read_at: float | None = None
+        self._looked_at: float | None = None
+        self._looked_to: QuotaKey | None = None
         self.sums = Sums(3)
-        """Slice, used and reserved units as of the last report; what others touched may be `READ_ALL_AFTER_S` old."""
+        """Slice, used and reserved units as of the last report; what others touched may be `READ_ALL_WITHIN_S` old."""
 
     def may_claim(self) -> bool:
         """True also before the record was first read: a claim is safe at any time, it is only a waste if frozen."""
@@ -80,15 +81,15 @@ class Attendance:
 
     async def report(self) -> None:
         """Tell the coordinator what this process granted and denied. A region at rest writes nothing."""
-        await self._look_at_all()
+        await self._look_further()
         session = self._session
         if session is None:
             return  # what is counted meanwhile will be told
         touched = self._meter.take_touched()
         tallied = self._meter.take(self._clock.now())
         words: list[Demand] = []
-        for start in range(0, len(touched), LOOKED_AT_ONCE):
-            found = await self._store.holdings_of(touched[start : start + LOOKED_AT_ONCE])
+        for start in range(0, len(touched), PAGE):
+            found = await self._store.holdings_of(touched[start : start + PAGE])
             self._remember(found)
             words += tallied.words(found)
         words = busiest(words + tallied.words(self._others(touched, MAX_QUOTAS - len(words))))
@@ -108,12 +109,25 @@ class Attendance:
             await self._session.close()
             self._session = None
 
-    async def _look_at_all(self) -> None:
-        """Now and then: other servers of the region touch what this one does not."""
-        now = self._clock.now()
-        if self._all_read_at is None or not self._all_read_at <= now < self._all_read_at + READ_ALL_AFTER_S:
-            self._remember(await self._store.holdings())
-            self._all_read_at = now
+    async def _look_further(self) -> None:
+        """Other servers of the region touch what this one does not: read on from where the last report has stopped.
+
+        All in the beginning, then so much at a time that all is read again in READ_ALL_WITHIN_S.
+        """
+        now, before = self._clock.now(), self._looked_at
+        if before is None:
+            async for page in pages(self._store):
+                self._remember(page)
+        self._looked_at = now
+        due = 0.0 if before is None else len(self._holdings) * (now - before) / READ_ALL_WITHIN_S
+        while due > 0:
+            page = await self._store.holdings_after(self._looked_to, PAGE)
+            self._remember(page)
+            due -= PAGE
+            self._looked_to = page[-1].key if len(page) == PAGE else None
+            if self._looked_to is None:
+                break  # from the beginning next time
+            await asyncio.sleep(0)
 
     def _remember(self, found: Sequence[Holding]) -> None:
         for held in found:

@@ -11,6 +11,7 @@ from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import Unavailable
 from regionquota.ports import AllocationStore, Clock, CompactedError, RegionStore, Stored
+from regionquota.region.pages import pages
 from regionquota.region.steps import Step, carry_out
 from regionquota.region.sums import Sums
 
@@ -74,7 +75,7 @@ class Follower:
 
     async def relist(self) -> int:
         """Carry out every document that concerns this region. Returns the revision of the list."""
-        held = {holding.key: holding for holding in await self._store.holdings()}
+        held = {holding.key: holding async for page in pages(self._store) for holding in page}
         self._local |= {key: holding.policy for key, holding in held.items()}  # also while etcd does not answer
         revision, documents = await self._allocations.list()
         # The watch may have brought newer ones since the list was read.

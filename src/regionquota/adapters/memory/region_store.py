@@ -112,6 +112,9 @@ class MemoryRegionStore:
     async def holdings(self, tenant: str | None = None) -> Sequence[Holding]:
         return [held for key, held in sorted(self._holdings.items()) if tenant in (None, key.tenant)]
 
+    async def holdings_after(self, key: QuotaKey | None, most: int) -> Sequence[Holding]:
+        return [self._holdings[one] for one in sorted(self._holdings) if key is None or one > key][:most]
+
     async def holdings_of(self, keys: Sequence[QuotaKey]) -> Sequence[Holding]:
         return [self._holdings[key] for key in keys if key in self._holdings]
 

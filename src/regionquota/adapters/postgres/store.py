@@ -241,6 +241,12 @@ class PostgresRegionStore:
             return await _made_of(await conn.fetch(READS["holdings"], tenant))
 
     @read_again
+    async def holdings_after(self, key: QuotaKey | None, most: int) -> Sequence[Holding]:
+        place = ("", "", "") if key is None else rows.parts(key)
+        async with connection(self._pool, self._deadlines) as conn:
+            return await _made_of(await conn.fetch(READS["holdings_after"], *place, most))
+
+    @read_again
     async def holdings_of(self, keys: Sequence[QuotaKey]) -> Sequence[Holding]:
         async with connection(self._pool, self._deadlines) as conn:
             return await _made_of(await conn.fetch(READS["holdings_of"], *rows.keys(keys)))

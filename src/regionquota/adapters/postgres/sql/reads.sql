@@ -13,6 +13,22 @@ SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, av
  WHERE ($1::text IS NULL OR tenant_id = $1) AND shard < shards
  ORDER BY tenant_id, resource, scope;
 
+-- holdings_after --
+WITH page AS MATERIALIZED (
+    SELECT tenant_id, resource, scope
+      FROM quota_counters
+     WHERE (tenant_id, resource, scope) > ($1, $2, $3) AND shard = 0
+     ORDER BY tenant_id, resource, scope
+     LIMIT $4
+)
+SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
+       overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy,
+       shard, shards
+  FROM page
+  JOIN quota_counters USING (tenant_id, resource, scope)
+ WHERE shard < shards
+ ORDER BY tenant_id, resource, scope, shard;
+
 -- holdings_of --
 SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, available, reserved, used, retired,
        overdraft_issued, overdraft_repaid, overage, version, leaked_at, guaranteed, lien, unlimited, policy,
