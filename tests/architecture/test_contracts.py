@@ -60,14 +60,14 @@ def own_files() -> list[Path]:
 
 
 def named_in_code() -> Iterator[tuple[str, str]]:
-    """Table and statement: what is looked up as TABLE["name"], or written by `_write(conn, "name", ...)`."""
+    """Table and statement: what is looked up as TABLE["name"], or a part of a batch, {"name": _part(...)}."""
     for path in POSTGRES.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Subscript(value=ast.Name(id=table), slice=ast.Constant(value=str(name))) if table in TABLES:
                     yield table, name
-                case ast.Call(func=ast.Name(id="_write"), args=[_, ast.Constant(value=str(name)), *_]):
-                    yield "LEDGER", name
+                case ast.Dict(keys=[*names], values=[ast.Call(func=ast.Name(id="_part")), *_]):
+                    yield from (("STORE", name.value) for name in names if isinstance(name, ast.Constant))
 
 
 def test_there_is_something_to_check() -> None:

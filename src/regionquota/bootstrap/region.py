@@ -24,6 +24,7 @@ from regionquota.bootstrap.operations import known_suspensions, operations
 from regionquota.bootstrap.reconciling import reconciler_of, reconciling
 from regionquota.bootstrap.serving import site, spare_collector, stop_signal, telemetry_of
 from regionquota.config import Config, require_region
+from regionquota.core.quota import QuotaKey
 from regionquota.errors import StoreUnavailable
 from regionquota.http.ledger_api import LedgerApi
 from regionquota.http.quota_api import QuotaApi
@@ -42,6 +43,7 @@ from regionquota.region.claims import Claims
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
 from regionquota.region.group_commit import GroupCommit
+from regionquota.region.room import Room
 from regionquota.region.service import RegionService
 from regionquota.region.steps import Step
 from regionquota.region.suspensions import Suspensions
@@ -107,14 +109,19 @@ async def _running(
     """Everything that works in a region, started in order and ended in reverse."""
     clock = SystemClock()
     me = config.region.name
-    meter = DemandMeter(clock.now())
+    meter, room = DemandMeter(clock.now()), Room()
+
+    def freed(key: QuotaKey, units: int) -> None:
+        meter.freed(key, units)
+        room.made(key)
+
     follower = Follower(
         me,
         etcd.allocations,
         store,
         clock,
         relist_interval_s=config.agent.relist_interval_s,
-        on_step=_step_watcher(telemetry, meter, clock, me),
+        on_step=_step_watcher(telemetry, meter, room, clock, me),
     )
     attendance = Attendance(
         me,
@@ -156,7 +163,9 @@ async def _running(
         meter,
         clock,
         budgets=Budgets(me, follower.policy_of),
-        overdue=SweepOnDemand(store, clock, config.sweeper.batch, meter.freed),
+        overdue=SweepOnDemand(store, clock, config.sweeper.batch, freed),
+        room=room,
+        freed=freed,
         suspended=suspensions.why,
         low_water=config.agent.low_water,
     )
@@ -174,6 +183,7 @@ async def _running(
         _readiness(store, follower, clock),
         title=f"regionquota region {me}",
         max_body_bytes=service_config.max_body_bytes,
+        on_stop=room.close,
     )
     pace = Pace(
         attend=config.agent.liveness_ttl_s / 3,
@@ -182,7 +192,7 @@ async def _running(
     )
     agent = Agent(follower, claims, attendance, pace)
     sweeping = asyncio.create_task(
-        forever("sweep", _sweeper(store, clock, config.sweeper.batch, meter, telemetry), config.sweeper.interval_s)
+        forever("sweep", _sweeper(store, clock, config.sweeper.batch, freed, telemetry), config.sweeper.interval_s)
     )
     sharding = asyncio.create_task(forever("rebalance shards", _resharder(store, clock), RESHARD_INTERVAL_S))
     commits.start()
@@ -202,10 +212,10 @@ async def _running(
 
 
 def _sweeper(
-    store: RegionStore, clock: Clock, batch: int, meter: DemandMeter, telemetry: Telemetry
+    store: RegionStore, clock: Clock, batch: int, freed: Callable[[QuotaKey, int], None], telemetry: Telemetry
 ) -> Callable[[], Awaitable[None]]:
     async def step() -> None:
-        ended, lag = await sweep_all(store, clock, batch, meter.freed)
+        ended, lag = await sweep_all(store, clock, batch, freed)
         telemetry.instruments.sweeper_lag_seconds.set(lag)
         if ended:
             _log.debug("holds expired", count=ended, oldest_late_s=round(lag, 3))
@@ -237,9 +247,12 @@ def _readiness(store: RegionStore, follower: Follower, clock: Clock) -> Probe:
     return ready
 
 
-def _step_watcher(telemetry: Telemetry, meter: DemandMeter, clock: Clock, me: str) -> Callable[[Stored, Step], None]:
+def _step_watcher(
+    telemetry: Telemetry, meter: DemandMeter, room: Room, clock: Clock, me: str
+) -> Callable[[Stored, Step], None]:
     def watch(stored: Stored, step: Step) -> None:
         meter.touch(stored.key)
+        room.made(stored.key)
         if not step.gave or stored.allocation is None:
             return
         for move in stored.allocation.moves_from(me):

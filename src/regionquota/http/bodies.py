@@ -13,6 +13,8 @@ MAX_LINES: Final = 16
 """Further lines of one request; what follows from them is not counted."""
 MAX_POLICY_S: Final = 31_536_000
 """A year: the longest life of a reservation that can be configured, and the slowest refill."""
+MAX_WAIT_MS: Final = 30_000
+"""How long a reserve may wait for room: no longer than callers and what stands between keep a connection open."""
 SHOWN: Final = 80
 """Characters of a refused value that its error repeats."""
 
@@ -36,6 +38,7 @@ Seconds = Annotated[int, Meta(ge=1, description="a whole number of seconds, at l
 PolicySeconds = Annotated[
     int, Meta(ge=1, le=MAX_POLICY_S, description=f"a whole number of seconds from 1 to {MAX_POLICY_S}")
 ]
+WaitMilliseconds = Annotated[int, Meta(ge=0, le=MAX_WAIT_MS, description=f"an integer from 0 to {MAX_WAIT_MS}")]
 Limit = Annotated[int, Meta(ge=0, le=MAX_AMOUNT, description=f"an integer from 0 to {MAX_AMOUNT}")]
 Version = Annotated[int, Meta(ge=1, le=MAX_AMOUNT, description=f"an integer from 1 to {MAX_AMOUNT}")]
 Reason = Annotated[
@@ -70,6 +73,7 @@ class ReserveBody(Struct, forbid_unknown_fields=True, frozen=True):
     amount: Amount
     scope: Identifier = GLOBAL_SCOPE
     ttl_s: Seconds | None = None
+    wait_ms: WaitMilliseconds = 0
     lines: Annotated[
         list[LineBody], Meta(max_length=MAX_LINES, description=f"a list of up to {MAX_LINES} further lines")
     ] = []

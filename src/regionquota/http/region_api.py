@@ -70,7 +70,7 @@ class RegionApi:
 
     async def reserve(self, request: web.Request) -> Answer:
         body = decode(await request.read(), ReserveBody)
-        return self._word(await self._service.reserve(self._asked(body)), body.tenant_id)
+        return self._word(await self._service.reserve(self._asked(body), body.wait_ms / 1000), body.tenant_id)
 
     async def reserve_batch(self, request: web.Request) -> Answer:
         wanted = decode(await request.read(), BatchBody).reservations
@@ -85,9 +85,14 @@ class RegionApi:
     def _read_one(self, raw: msgspec.Raw) -> Asked | Answer:
         """One that is wrong is answered for itself."""
         try:
-            return self._asked(decode(raw, ReserveBody))
+            body = decode(raw, ReserveBody)
+            asked = self._asked(body)
         except InvalidRequest as error:
             return problems.invalid(error)
+        if body.wait_ms:
+            said = "wait_ms must be 0 in a batch, which is answered at once: leave it out"
+            return problems.invalid(InvalidRequest("wait_ms", said))
+        return asked
 
     def _answer_one(self, asked: Asked, outcome: Outcome | Unavailable) -> Answer:
         if isinstance(outcome, Unavailable):  # the others were answered, and may have been granted

@@ -31,14 +31,28 @@ _Handle: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def application(
-    routes: Sequence[Route], telemetry: Telemetry, ready: Probe, *, title: str, max_body_bytes: int
+    routes: Sequence[Route],
+    telemetry: Telemetry,
+    ready: Probe,
+    *,
+    title: str,
+    max_body_bytes: int,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> web.Application:
-    """An app with `routes`, probes, metrics and the OpenAPI document of both."""
+    """An app with `routes`, probes, metrics and the OpenAPI document of both.
+
+    `on_stop` is called before the end waits for the calls under way.
+    """
     app = web.Application(client_max_size=max_body_bytes, middlewares=[_refusals])
     for route in routes:
         app.router.add_route(route.method, _pattern(route.path), _handle(route, telemetry, max_body_bytes))
     logging.getLogger("aiohttp.server").addFilter(_only_our_errors)
     described = msgspec.json.encode(document(routes, title))
+
+    async def stop(_app: web.Application) -> None:
+        on_stop()
+
+    app.on_shutdown.append(stop)
 
     async def healthz(_request: web.Request) -> web.Response:
         return _respond(Answer(200, {"status": "alive"}))

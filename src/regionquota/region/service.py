@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -18,6 +19,7 @@ from regionquota.core.commands import (
     Command,
     Commit,
     Denied,
+    DenyReason,
     Extend,
     Granted,
     Meter,
@@ -42,10 +44,12 @@ from regionquota.region.claims import Claims
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
 from regionquota.region.ids import bucket_of_id, reservation_id
+from regionquota.region.room import Room
 from regionquota.region.sweeper import SweepOnDemand
 
 Submit: TypeAlias = Callable[[Command, int], Awaitable[Outcome]]
 DIGEST_BYTES: Final = 16
+_PASSING: Final = frozenset({DenyReason.OVER_LIMIT, DenyReason.IN_DEBT, DenyReason.OVERDRAFT_EXCEEDED})
 _log = structlog.get_logger(__name__)
 
 
@@ -59,8 +63,9 @@ class Asked:
 
 
 class RegionService:
-    """`submit` carries a command out durably (group commit); `low_water` is the free part of a slice, 0 .. 1, below
-    which more is claimed before anybody is denied; `suspended` says why a tenant is, None if it is not.
+    """`submit` carries a command out durably (group commit); `freed` hears of units that were given back; `suspended`
+    says why a tenant is, None if it is not; `low_water` is the free part of a slice, 0 .. 1, below which more is
+    claimed before anybody is denied.
     """
 
     def __init__(
@@ -75,6 +80,8 @@ class RegionService:
         *,
         budgets: Budgets,
         overdue: SweepOnDemand,
+        room: Room,
+        freed: Callable[[QuotaKey, int], None],
         suspended: Callable[[str], str | None],
         low_water: float,
     ) -> None:
@@ -87,11 +94,13 @@ class RegionService:
         self._clock = clock
         self._budgets = budgets
         self._overdue = overdue
+        self._room = room
+        self._freed = freed
         self._suspended = suspended
         self._low_water = low_water
 
-    async def reserve(self, asked: Asked) -> Outcome:
-        """Hold all that is asked for, and what follows from it; or none.
+    async def reserve(self, asked: Asked, wait_s: float = 0.0) -> Outcome:
+        """Hold all that is asked for, and what follows from it; or none. Where there is no room, wait `wait_s` for it.
 
         Granted, Denied, Suspended, UnknownQuota, Invalid or RequestConflict. Raises `Unavailable`; repeat it with the
         same id.
@@ -101,7 +110,20 @@ class RegionService:
         if why is not None and await self._store.reservation_of_request(tenant, asked.request_id) is None:
             return Suspended(tenant, why)  # who was granted before it may still learn what became of that
         command = self._reserve_of(asked)
-        return await self._conclude(command, await self._submit(command, bucket_of(tenant)))
+        outcome = await self._conclude(command, await self._submit(command, bucket_of(tenant)))
+        return outcome if wait_s == 0 else await self._wait_for_room(command, outcome, wait_s)
+
+    async def _wait_for_room(self, command: Reserve, outcome: Outcome, wait_s: float) -> Outcome:
+        """Try again whenever there may be some. What is asked for was counted as demand when it was first denied."""
+        tenant, since = command.key.tenant, time.monotonic()
+        while isinstance(outcome, Denied) and _may_pass(outcome):
+            self._ask_for(outcome)
+            if not await self._room.wait(outcome.holding.key, since, wait_s):
+                break
+            if why := self._suspended(tenant):
+                return Suspended(tenant, why)
+            outcome = await self._submit(command, bucket_of(tenant))
+        return await self._conclude(command, outcome) if isinstance(outcome, Granted) else outcome
 
     async def reserve_all(self, asked: Sequence[Asked]) -> Sequence[Outcome | Unavailable]:
         """As many `reserve`, each for itself, but with no task for each."""
@@ -152,8 +174,11 @@ class RegionService:
             case Denied(holding=holding, amount=amount) if amount <= holding.limit:
                 # What the whole limit could not serve is no demand: it must not draw headroom here in vain.
                 self._meter.denied(holding.key, amount)
-                self._claims.run_short(holding.key, amount + self._headroom_of(holding))
+                self._ask_for(outcome)
         return outcome
+
+    def _ask_for(self, denial: Denied) -> None:
+        self._claims.run_short(denial.holding.key, denial.amount + self._headroom_of(denial.holding))
 
     async def start(self, name: str, operation_id: str) -> Outcome:
         return await self._submit_named(Start(name, operation_id))
@@ -165,14 +190,15 @@ class RegionService:
         if isinstance(outcome, Settled) and not outcome.replayed:
             for line in outcome.reservation.lines:
                 assert line.actual is not None
-                self._meter.freed(line.key, max(0, line.amount - line.actual))
+                if line.actual < line.amount:
+                    self._freed(line.key, line.amount - line.actual)
         return outcome
 
     async def release(self, name: str, reason: str = "") -> Outcome:
         outcome = await self._submit_named(Release(name, reason))
         if isinstance(outcome, Settled) and not outcome.replayed and outcome.reservation.state is State.RELEASED:
             for line in outcome.reservation.lines:
-                self._meter.freed(line.key, line.amount)
+                self._freed(line.key, line.amount)
         return outcome
 
     async def extend(self, name: str, ttl_s: int) -> Outcome:
@@ -185,7 +211,7 @@ class RegionService:
         command = Adjust(key, delta, request_id, digest, reason, self._budgets.above(key), reconciles)
         outcome = await self._submit_here(command)
         if isinstance(outcome, Adjusted) and not outcome.replayed:
-            (self._meter.freed if delta < 0 else self._meter.granted)(key, abs(delta))
+            (self._freed if delta < 0 else self._meter.granted)(key, abs(delta))
         return outcome
 
     async def meter(self, key: QuotaKey, *, source: str, incarnation: str, sequence: int, total: int) -> Outcome:
@@ -263,6 +289,11 @@ class RegionService:
 
     def _headroom_of(self, holding: Holding) -> int:
         return max(1, int(holding.slice * self._low_water))
+
+
+def _may_pass(denial: Denied) -> bool:
+    """Whether a moment later the same request may fit."""
+    return denial.reason in _PASSING and denial.amount <= denial.holding.limit
 
 
 def _amount_of(command: Reserve | Adjust | Meter, key: QuotaKey) -> int:
