@@ -21,7 +21,7 @@ from regionquota.adapters.postgres.transaction import open_pool
 from regionquota.core.balances import Writes
 from regionquota.core.commands import Adjusted, Command, Commit, Denied, Granted, Outcome, Release, Settled
 from regionquota.core.counter import Counter
-from regionquota.core.policy import QuotaPolicy
+from regionquota.core.policy import Enforcement, QuotaPolicy
 from regionquota.core.quota import Kind
 from regionquota.core.shards import CROWDED_PER_S
 from regionquota.errors import StoreUnavailable
@@ -53,6 +53,12 @@ async def whole(store: PostgresRegionStore) -> Counter:
     assert held is not None
     assert [] == differences(await store.check_balances())
     return held.counter
+
+
+async def somebody_waits(dsn: str) -> None:
+    """For a lock."""
+    while not await fixtures.query(dsn, "SELECT count(*) FROM pg_locks WHERE NOT granted"):
+        await asyncio.sleep(0.01)
 
 
 async def available(dsn: str) -> list[int]:
@@ -114,6 +120,26 @@ async def test_more_used_than_reserved_is_charged_to_all_before_it_is_owed(proce
     assert isinstance(await put(processes[3], reserve(1, name=reservation_name(3))), Denied)
 
 
+async def test_what_one_shard_would_owe_for_a_moment_is_not_owed(processes: Stores) -> None:
+    """In one batch a shard overdraws and repays; all together had enough."""
+    await put(processes[0], reserve(20, name=ONE), reserve(1, name=TWO))
+    await put(processes[0], Commit(TWO, 30), Release(ONE))
+    assert Counter(slice=100, available=70, used=30) == await whole(processes[0])
+
+
+async def test_what_one_shard_would_let_in_beyond_its_slice_is_within_that_of_all(
+    open_store: fixtures.OpenStore,
+) -> None:
+    here = await open_store(size=1, slot=0)
+    soft = allocation(1000, policy=QuotaPolicy(enforcement=Enforcement.SOFT), eu=100)
+    await here.apply(QUOTA, soft, 10, NOON)
+    await here.spread(QUOTA, 4, NOON)
+    await put(here, reserve(20, name=ONE))
+    [granted, _] = await here.transact([reserve(20, name=TWO), Release(ONE)], NOON)
+    assert isinstance(granted, Granted)
+    assert (0, None) == (granted.reservation.over, granted.would_deny)
+
+
 async def test_what_is_taken_back_may_have_been_used_in_any_shard(processes: Stores) -> None:
     for number, store in enumerate(processes):
         await put(store, reserve(10, name=reservation_name(number)), Commit(reservation_name(number)))
@@ -128,6 +154,30 @@ async def test_holds_in_any_shard_expire(processes: Stores) -> None:
         await put(store, reserve(20, name=reservation_name(number), ttl=5))
     expired = await processes[0].expire(NOON + 6, 100)
     assert (4, {QUOTA: 80}) == (expired.holds, dict(expired.units))
+    assert Counter(slice=100, available=100) == await whole(processes[0])
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 4), (2, 4), (4, 1)])
+async def test_holds_expire_in_a_counter_that_is_laid_out_anew_while_it_is_waited_for(
+    processes: Stores, database: str, first: int, second: int
+) -> None:
+    """A statement that had to wait for a row still sees the others as they were when it began."""
+    await processes[0].spread(QUOTA, shard_watch.ONE, NOON)
+    await processes[0].spread(QUOTA, first, NOON)
+    for number in range(8):
+        await put(processes[number % 4], reserve(5, name=reservation_name(number), ttl=5))
+    conn = await asyncpg.connect(database)
+    try:
+        async with conn.transaction():
+            locked = await lock_counters(conn, [QUOTA], NOON)
+            waiting = asyncio.create_task(processes[1].expire(NOON + 6, 100))
+            await somebody_waits(database)
+            await conn.execute(SLICES["open_shards"], *parts(QUOTA), second)
+            laid = sharding.laid_out(locked.rows[QUOTA], locked.wholes[QUOTA], second)
+            await writing.store(conn, Writes(), laid)
+        assert 8 == (await waiting).holds
+    finally:
+        await conn.close()
     assert Counter(slice=100, available=100) == await whole(processes[0])
 
 
@@ -168,8 +218,7 @@ async def test_a_counter_that_is_spread_while_it_is_waited_for_is_seen_whole(pro
         async with conn.transaction():
             locked = await lock_counters(conn, [QUOTA], NOON)
             waiting = asyncio.create_task(put(processes[1], adjust(5, request="x")))
-            while not await fixtures.query(database, "SELECT count(*) FROM pg_locks WHERE NOT granted"):
-                await asyncio.sleep(0.01)
+            await somebody_waits(database)
             await conn.execute(SLICES["open_shards"], *parts(QUOTA), 4)
             laid = sharding.laid_out(locked.rows[QUOTA], locked.wholes[QUOTA], 4)
             await writing.store(conn, Writes(), laid)

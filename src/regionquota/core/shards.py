@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from regionquota.core.commands import Denied, Outcome
+from regionquota.core.commands import Denied, Granted, Invalid, Outcome
 from regionquota.core.counter import Counter
 from regionquota.core.quota import Kind
 from regionquota.core.slice import Holding
@@ -94,12 +94,18 @@ def merge(shards: Sequence[Holding]) -> Holding:
 
 def decides_alone(before: Holding, changed: Holding) -> bool:
     """Whether the whole would have become what one shard became: no more was taken than it had, and no period ended."""
-    return changed.epoch == before.epoch and may_be_spread(changed)
+    return (
+        changed.epoch == before.epoch
+        and may_be_spread(changed)
+        and changed.counter.overdraft_issued == before.counter.overdraft_issued  # also what was repaid at once
+    )
 
 
 def says_for_all(outcome: Outcome) -> bool:
     """Whether one shard may say so; what it lacks another may have."""
-    return not isinstance(outcome, Denied)
+    if isinstance(outcome, Granted):
+        return outcome.would_deny is None and not any(line.over for line in outcome.reservation.lines)
+    return not isinstance(outcome, Denied | Invalid)
 
 
 def near_a_new_week(now: float) -> bool:
