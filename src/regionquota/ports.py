@@ -256,6 +256,14 @@ class Resharded:
     shards: int
 
 
+@dataclass(frozen=True, slots=True)
+class Resharding:
+    """`spread` are all the counters in several shards that this process works on, whole."""
+
+    done: Sequence[Resharded] = ()
+    spread: Sequence[Holding] = ()
+
+
 class RegionStore(Protocol):
     """A region's database. Every call may raise `StoreUnavailable`.
 
@@ -311,7 +319,7 @@ class RegionStore(Protocol):
         """Rows of the slice ledger with an id above `after`, ascending."""
         ...
 
-    async def rebalance_shards(self, now: float) -> Sequence[Resharded]:
+    async def rebalance_shards(self, now: float) -> Resharding:
         """Spread the counters that several processes write to at once, even out what is spread, undo it in calm.
 
         To be called every second or so by each process. Nothing but speed depends on it.

@@ -19,10 +19,10 @@ from regionquota.adapters.postgres.statements import SLICES
 from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.adapters.postgres.transaction import open_pool
 from regionquota.core.balances import Writes
-from regionquota.core.commands import Adjusted, Command, Commit, Denied, Granted, Outcome, Release, Settled
+from regionquota.core.commands import Adjusted, Charge, Command, Commit, Denied, Granted, Outcome, Release, Settled
 from regionquota.core.counter import Counter
 from regionquota.core.policy import Enforcement, QuotaPolicy
-from regionquota.core.quota import Kind
+from regionquota.core.quota import Kind, QuotaKey
 from regionquota.core.shards import CROWDED_PER_S
 from regionquota.errors import StoreUnavailable
 from regionquota.region.ids import reservation_id
@@ -55,9 +55,9 @@ async def whole(store: PostgresRegionStore) -> Counter:
     return held.counter
 
 
-async def somebody_waits(dsn: str) -> None:
-    """For a lock."""
-    while not await fixtures.query(dsn, "SELECT count(*) FROM pg_locks WHERE NOT granted"):
+async def somebody_waits(dsn: str, most: int = 1) -> None:
+    """For a lock: `most` of them."""
+    while await fixtures.query(dsn, "SELECT count(*) FROM pg_locks WHERE NOT granted") < most:
         await asyncio.sleep(0.01)
 
 
@@ -181,6 +181,39 @@ async def test_holds_expire_in_a_counter_that_is_laid_out_anew_while_it_is_waite
     assert Counter(slice=100, available=100) == await whole(processes[0])
 
 
+async def test_a_sweep_and_a_request_wait_in_no_circle_for_what_is_spread_meanwhile(
+    open_store: fixtures.OpenStore, database: str
+) -> None:
+    """The sweep holds the one row of the first quota, and of the second; the request holds the first one's new row."""
+    other = QuotaKey("acme", "vcpu", "zzz")
+    here, there = [await open_store(size=4, slot=slot) for slot in range(2)]
+    for key in (QUOTA, other):
+        await here.apply(key, allocation(1000, eu=100), 10, NOON)
+    both = [Charge(other, 1)]
+    await put(here, reserve(1, name=ONE, also=both, ttl=5))
+    first, second = await asyncpg.connect(database), await asyncpg.connect(database)
+    try:
+        held = second.transaction()
+        await held.start()
+        await lock_counters(second, [other], NOON)
+        async with first.transaction():
+            locked = await lock_counters(first, [QUOTA], NOON)
+            sweeping = asyncio.create_task(here.expire(NOON + 6, 100))
+            await somebody_waits(database)
+            await first.execute(SLICES["open_shards"], *parts(QUOTA), 2)
+            laid = sharding.laid_out(locked.rows[QUOTA], locked.wholes[QUOTA], 2)
+            await writing.store(first, Writes(), laid)
+        asking = asyncio.create_task(put(there, reserve(1, name=TWO, also=both)))
+        await somebody_waits(database, 2)
+        await held.rollback()
+        assert 1 == (await sweeping).holds
+        assert isinstance(await asking, Granted)
+    finally:
+        await first.close()
+        await second.close()
+    assert Counter(slice=100, available=99, reserved=1) == await whole(here)
+
+
 async def test_a_smaller_slice_is_taken_from_all_shards(processes: Stores, database: str) -> None:
     await put(processes[0], reserve(20, name=ONE))
     changed = await processes[1].apply(QUOTA, allocation(1000, eu=10), 11, NOON)
@@ -282,17 +315,19 @@ async def test_whoever_is_overtaken_often_gets_a_shard_and_gives_it_back_in_calm
         await put((here, there)[number % 2], reserve(1, name=reservation_name(number)))
     enough = 40 >= CROWDED_PER_S * (asyncio.get_running_loop().time() - began)
     assert enough, "a machine that is too slow for this test"
-    assert [] == list(await here.rebalance_shards(NOON)), "the first slot has a row of its own by nature"
-    [done] = await there.rebalance_shards(NOON)
+    assert [] == list((await here.rebalance_shards(NOON)).done), "the first slot has a row of its own by nature"
+    [done] = (await there.rebalance_shards(NOON)).done
     assert (QUOTA, 1, 2) == (done.key, done.before, done.shards)
     assert [450, 450] == await available(database)
     await put(there, reserve(350, name=reservation_name(200)))
-    [evened] = await there.rebalance_shards(NOON)
+    evening = await there.rebalance_shards(NOON)
+    [evened], [seen] = evening.done, evening.spread
+    assert (1000, 550) == (seen.slice, seen.counter.available)
     assert (2, 2) == (evened.before, evened.shards)
     assert [275, 275] == await available(database)
     monkeypatch.setattr(shard_watch, "CALM_FOR_S", 0.0)
     await put(there, reserve(1, name=reservation_name(201)))
-    [calm] = await there.rebalance_shards(NOON)
+    [calm] = (await there.rebalance_shards(NOON)).done
     assert (2, 1) == (calm.before, calm.shards)
     assert Counter(slice=1000, available=549, reserved=451) == await whole(here)
 
@@ -302,7 +337,7 @@ async def test_one_process_alone_spreads_nothing(open_store: fixtures.OpenStore)
     await alone.apply(QUOTA, allocation(1000, eu=1000), 10, NOON)
     for number in range(50):
         await put(alone, reserve(1, name=reservation_name(number)))
-    assert [] == list(await alone.rebalance_shards(NOON))
+    assert [] == list((await alone.rebalance_shards(NOON)).done)
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,16 @@ def test_what_is_uneven() -> None:
     assert not are_uneven(spread(0, 0))
 
 
+def test_a_rate_is_uneven_where_one_shard_has_hardly_anything_to_leak() -> None:
+    def spread(*used: int) -> list[Holding]:
+        return [rate(100, units, Refill(1, 1, 400), int(NOON) * MICROSECONDS) for units in used]
+
+    assert are_uneven(spread(24, 0, 0, 0))
+    assert are_uneven(spread(25, 25, 13, 25))
+    assert not are_uneven(spread(25, 25, 21, 25))
+    assert not are_uneven(spread(3, 0, 0, 0)), "there is little to be gained"
+
+
 @pytest.mark.parametrize(
     ("moment", "near"),
     [

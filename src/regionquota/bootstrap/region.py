@@ -194,7 +194,7 @@ async def _running(
     sweeping = asyncio.create_task(
         forever("sweep", _sweeper(store, clock, config.sweeper.batch, freed, telemetry), config.sweeper.interval_s)
     )
-    sharding = asyncio.create_task(forever("rebalance shards", _resharder(store, clock), RESHARD_INTERVAL_S))
+    sharding = asyncio.create_task(forever("rebalance shards", _resharder(store, service, clock), RESHARD_INTERVAL_S))
     commits.start()
     agent.start()
     try:
@@ -223,9 +223,12 @@ def _sweeper(
     return step
 
 
-def _resharder(store: RegionStore, clock: Clock) -> Callable[[], Awaitable[None]]:
+def _resharder(store: RegionStore, service: RegionService, clock: Clock) -> Callable[[], Awaitable[None]]:
     async def step() -> None:
-        for one in await store.rebalance_shards(clock.now()):
+        found = await store.rebalance_shards(clock.now())
+        for holding in found.spread:
+            service.watch_headroom(holding)
+        for one in found.done:
             say = _log.debug if one.shards == one.before else _log.info
             say("a counter was laid out anew", quota=str(one.key), before=one.before, shards=one.shards)
 

@@ -113,6 +113,11 @@ def near_a_new_week(now: float) -> bool:
 
 
 def are_uneven(shards: Sequence[Holding]) -> bool:
-    """Whether one is about to run short while others are not."""
+    """Whether one is about to run short while others are not; or, of a rate, to have nothing left that could leak away:
+    what the others could refill meanwhile would be lost.
+    """
     available = [shard.counter.available for shard in shards]
-    return 2 * min(available) * len(shards) < sum(available) and max(available) - min(available) > len(shards)
+    if 2 * min(available) * len(shards) < sum(available) and max(available) - min(available) > len(shards):
+        return True
+    used = [shard.counter.used for shard in shards]
+    return shards[0].kind is Kind.RATE and max(used) - min(used) > max(len(shards), max(used) // 4)

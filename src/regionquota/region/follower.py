@@ -31,7 +31,7 @@ class Follower:
         relist_interval_s: float,
         on_step: Callable[[Stored, Step], None] = lambda _stored, _step: None,
     ) -> None:
-        self._me = me
+        self.me = me
         self._allocations = allocations
         self._store = store
         self._clock = clock
@@ -99,7 +99,7 @@ class Follower:
         self._learn(stored)
         if not self._concerns_me(stored):
             return None
-        step = await carry_out(stored, self._me, self._allocations, self._store, self._clock.now())
+        step = await carry_out(stored, self.me, self._allocations, self._store, self._clock.now())
         self.note(stored, step)
         return step
 
@@ -146,7 +146,7 @@ class Follower:
             self.pools.put(stored.key, (0 if stored.allocation is None else stored.allocation.pool,))
 
     def _concerns_me(self, stored: Stored) -> bool:
-        return stored.key in self._local or (stored.allocation is not None and self._me in stored.allocation.slices)
+        return stored.key in self._local or (stored.allocation is not None and self.me in stored.allocation.slices)
 
     def _is_done(self, stored: Stored, held: Mapping[QuotaKey, Holding]) -> bool:
         holding = held.get(stored.key)
@@ -154,6 +154,6 @@ class Follower:
             holding is not None
             and stored.allocation is not None
             and holding.revision == stored.revision
-            and holding.slice == stored.allocation.slice_of(self._me)
-            and not stored.allocation.moves_from(self._me)
+            and holding.slice == stored.allocation.slice_of(self.me)
+            and not stored.allocation.moves_from(self.me)
         )

@@ -170,7 +170,8 @@ class RegionService:
                 self._meter.granted(command.key, command.amount)
                 for line in command.also:
                     self._meter.granted(line.key, line.amount)
-                self._watch_headroom(holding)
+                if not self._is_shard(holding):
+                    self.watch_headroom(holding)
             case Denied(holding=holding, amount=amount) if amount <= holding.limit:
                 # What the whole limit could not serve is no demand: it must not draw headroom here in vain.
                 self._meter.denied(holding.key, amount)
@@ -283,7 +284,14 @@ class RegionService:
             return NotFound(command.reservation_id)
         return await self._submit(command, bucket)
 
-    def _watch_headroom(self, holding: Holding) -> None:
+    def _is_shard(self, holding: Holding) -> bool:
+        """At most half of what the region owns: of all shards together `watch_headroom` hears by itself."""
+        stored = self._follower.known(holding.key)
+        owned = 0 if stored is None or stored.allocation is None else stored.allocation.slice_of(self._follower.me)
+        return 2 * holding.slice <= owned
+
+    def watch_headroom(self, holding: Holding) -> None:
+        """Ask for more before anybody is denied. `holding` is all that the region has."""
         if holding.counter.available < holding.slice * self._low_water:
             self._claims.run_short(holding.key, self._headroom_of(holding))
 

@@ -16,7 +16,7 @@ from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import DUE, HOLDING, Reservation, State
 from regionquota.core.slice import Holding, apply
-from regionquota.ports import Backlog, BalanceCheck, Expired, Resharded, SliceEntry
+from regionquota.ports import Backlog, BalanceCheck, Expired, Resharding, SliceEntry
 
 
 @dataclass(slots=True)
@@ -128,8 +128,8 @@ class MemoryRegionStore:
         later = [entry for entry, _ in self._slices if entry.id > after and key in (None, entry.key)]
         return later[:most]
 
-    async def rebalance_shards(self, now: float) -> Sequence[Resharded]:  # noqa: ARG002 - nobody else writes here
-        return []
+    async def rebalance_shards(self, now: float) -> Resharding:  # noqa: ARG002 - nobody else writes here
+        return Resharding()
 
     async def check_balances(self) -> Sequence[BalanceCheck]:
         counters = {(key, held.epoch): held.counter for key, held in self._holdings.items()} | self._closed

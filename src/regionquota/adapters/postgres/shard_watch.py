@@ -1,7 +1,7 @@
 """When a counter is spread over more shards, when over one again, and when its shards are evened out."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -11,7 +11,8 @@ from regionquota.adapters.postgres.rows import CounterRow
 from regionquota.adapters.postgres.statements import READS
 from regionquota.adapters.postgres.transaction import Deadlines, Pool, connection
 from regionquota.core.quota import QuotaKey
-from regionquota.core.shards import CALM_FOR_S, CALM_PER_S, CROWDED_PER_S, are_uneven
+from regionquota.core.shards import CALM_FOR_S, CALM_PER_S, CROWDED_PER_S, are_uneven, merge
+from regionquota.core.slice import Holding
 
 ONE: Final = 1
 
@@ -26,13 +27,15 @@ class ShardWatch:
         self._writes: dict[QuotaKey, int] = {}
         self._busy_at: dict[QuotaKey, float] = {}
 
-    async def wanted(self, memo: Memo, slot: int) -> Mapping[QuotaKey, int]:
-        """Over how many shards which counters should be laid out anew: ONE, or at least that many."""
+    async def look(self, memo: Memo, slot: int) -> tuple[Mapping[QuotaKey, int], Sequence[Holding]]:
+        """Over how many shards which counters should be laid out anew: ONE, or at least that many; and all that are
+        spread, whole.
+        """
         now = time.monotonic()
         passed, self._looked_at = now - self._looked_at, now
         crowded = {key for key, count in memo.collisions().items() if count >= CROWDED_PER_S * passed}
         wanted = {key: slot + 1 for key in crowded if memo.shards_of(key) <= slot}
-        seen = await self._look(memo)
+        seen = await self._read(memo)
         for key, shards in seen.items():
             if self._is_calm(key, sum(row.version for row in shards), now, passed):
                 wanted[key] = ONE
@@ -40,9 +43,9 @@ class ShardWatch:
                 wanted.setdefault(key, len(shards))
         self._writes = {key: count for key, count in self._writes.items() if key in seen}
         self._busy_at = {key: at for key, at in self._busy_at.items() if key in seen}
-        return wanted
+        return wanted, [merge([row.holding for row in shards]) for shards in seen.values()]
 
-    async def _look(self, memo: Memo) -> Mapping[QuotaKey, list[CounterRow]]:
+    async def _read(self, memo: Memo) -> Mapping[QuotaKey, list[CounterRow]]:
         if not memo.spread:
             return {}
         async with connection(self._pool, self._deadlines) as conn:

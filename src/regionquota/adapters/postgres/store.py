@@ -36,7 +36,7 @@ from regionquota.core.reservation import Reservation, State
 from regionquota.core.shards import decides_alone, merge, near_a_new_week, says_for_all
 from regionquota.core.slice import Holding, apply
 from regionquota.errors import ProtocolError, StoreUnavailable
-from regionquota.ports import Backlog, BalanceCheck, Expired, Resharded, SliceEntry
+from regionquota.ports import Backlog, BalanceCheck, Expired, Resharded, Resharding, SliceEntry
 
 MAX_LOOKS: Final = 2
 """Decisions upon rows that are not locked, before they are: what was remembered, then what was just read."""
@@ -137,8 +137,18 @@ class PostgresRegionStore:
         self._memo.learn([row for row in rows if row.shard == self._slot.number % row.shards], writes)
 
     async def expire(self, now: float, most: int) -> Expired:
+        for _ in range(MAX_RESTARTS):
+            try:
+                return await self._expire(now, most)
+            except Overtaken:
+                continue
+        raise StoreUnavailable(f"gave up after {MAX_RESTARTS} counters that were spread while they were waited for")
+
+    async def _expire(self, now: float, most: int) -> Expired:
         async with transaction(self._pool, self._deadlines) as conn:
             found = await conn.fetch(LEDGER["expire"], rows.moment(now), most)
+            if found and found[0]["is_torn"]:
+                raise Overtaken
             ended = [row for row in found if row["state"] == State.EXPIRED]
             left = {(rows.key_of(row), row["epoch"]): row["amount"] for row in ended if not row["is_freed"]}
             if left:
@@ -200,11 +210,11 @@ class PostgresRegionStore:
                 changed.revision, changed.epoch, was, changed.slice, named,
             )  # fmt: skip
 
-    async def rebalance_shards(self, now: float) -> Sequence[Resharded]:
+    async def rebalance_shards(self, now: float) -> Resharding:
         await self._slot.keep()
-        wanted = await self._shard_watch.wanted(self._memo, self._slot.number)
+        wanted, seen = await self._shard_watch.look(self._memo, self._slot.number)
         done = [await self.spread(key, count, now) for key, count in wanted.items()]
-        return [one for one in done if one is not None]
+        return Resharding([one for one in done if one is not None], seen)
 
     async def spread(self, key: QuotaKey, count: int, now: float) -> Resharded | None:
         """Lay the counter out evenly over ONE shard, or over at least `count`.

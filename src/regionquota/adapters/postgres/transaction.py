@@ -27,6 +27,7 @@ UNAVAILABLE: Final = (
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # what asyncpg says when a server ends the session in mid-statement
     OSError,
     TimeoutError,
 )

@@ -77,7 +77,7 @@ WITH due AS MATERIALIZED (
     -- All of them, in key order: whoever works on several of them must not wait for us while we wait for them.
     -- Plain is where nothing is owed or kept, time does nothing, and there is one shard: what was held becomes
     -- available. The core sees to all others.
-    SELECT s.tenant_id, s.resource, s.scope, s.epoch, s.amount, q.version,
+    SELECT s.tenant_id, s.resource, s.scope, s.epoch, s.amount, q.version, q.shards,
            q.shards = 1 AND q.epoch = s.epoch AND q.kind = 'allocated' AND q.overdraft_issued = q.overdraft_repaid AND q.overage = 0
              AND q.lien = 0 AND strpos(q.policy, '"guarantee"') = 0 AS is_plain
       FROM sums AS s
@@ -85,6 +85,12 @@ WITH due AS MATERIALIZED (
      WHERE s.state = 'EXPIRED' AND q.shard < q.shards
      ORDER BY s.tenant_id COLLATE "C", s.resource COLLATE "C", s.scope COLLATE "C", q.shard
        FOR UPDATE OF q
+), torn AS (
+    -- Spread while it was waited for: its other rows are not locked, and would be so in the wrong order.
+    SELECT
+      FROM locked
+     GROUP BY tenant_id, resource, scope, epoch
+    HAVING count(*) < max(shards)
 ), freed AS (
     -- Counters that have changed since this statement began are the core's, too: Postgres would check the constraints
     -- on what they were then.
@@ -95,5 +101,6 @@ WITH due AS MATERIALIZED (
        AND p.is_plain AND q.version = p.version
  RETURNING q.tenant_id, q.resource, q.scope, q.epoch
 )
-SELECT *, (tenant_id, resource, scope, epoch) IN (SELECT tenant_id, resource, scope, epoch FROM freed) AS is_freed
+SELECT *, (tenant_id, resource, scope, epoch) IN (SELECT tenant_id, resource, scope, epoch FROM freed) AS is_freed,
+       EXISTS (SELECT FROM torn) AS is_torn
   FROM sums;
