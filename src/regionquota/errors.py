@@ -7,7 +7,8 @@ RegionQuotaError
 |-- StaleVersion           a limit older than the one in force, or the same version with other content
 `-- Unavailable            something outside does not answer; the caller may try again
     |-- StoreUnavailable   the region's Postgres
-    |   `-- OutcomeUnknown   the connection broke at COMMIT: re-read by id, never repeat blindly
+    |   |-- OutcomeUnknown   the connection broke at COMMIT: re-read by id, never repeat blindly
+    |   `-- NotTrusted       the server may lack commits: nothing is admitted until it was compared with etcd
     |-- ExecutorUnavailable  who knows what became of started work
     |-- SourceUnavailable  a source of truth, or what it says cannot be used
     `-- EtcdUnavailable    etcd
@@ -53,6 +54,10 @@ class StoreUnavailable(Unavailable):
 
 class OutcomeUnknown(StoreUnavailable):
     """The connection broke while COMMIT was under way: it may or may not have happened."""
+
+
+class NotTrusted(StoreUnavailable):
+    """The server was not compared with etcd since it began. Nothing is admitted in it; what is held is settled."""
 
 
 class SourceUnavailable(Unavailable):

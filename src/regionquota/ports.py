@@ -248,6 +248,14 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One life of a region's database server. `is_trusted`: its slices were compared with etcd since it began."""
+
+    name: str
+    is_trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Resharded:
     """A counter that was laid out anew over `shards` rows, `before` over so many."""
 
@@ -276,8 +284,22 @@ class RegionStore(Protocol):
         """
         ...
 
-    async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
-        """`core.slice.apply` in one transaction, with a row in the slice ledger if the slice changed."""
+    async def apply(
+        self, key: QuotaKey, allocation: Allocation, revision: int, now: float, *, within: str | None = None
+    ) -> Holding | None:
+        """`core.slice.apply` in one transaction, with a row in the slice ledger if the slice changed.
+
+        `within` names an incarnation that is being compared with etcd: then `core.slice.apply_strictly`. Raises
+        `StoreUnavailable` where the server is in another by now.
+        """
+        ...
+
+    async def incarnation(self) -> Incarnation:
+        """Of the server as it is found now. In one that is not trusted `transact` raises `NotTrusted` for reserves."""
+        ...
+
+    async def trust(self, name: str) -> bool:
+        """Let the slices in this incarnation be spent. False: the server is in another by now."""
         ...
 
     async def holding(self, key: QuotaKey) -> Holding | None: ...

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 
 import pytest
 from tests.http.harness import Api, Reply, Server, make_template, new_database, running, until
@@ -48,13 +49,20 @@ async def server(mortal_postgres: EmbeddedPostgres, mortal_etcd: EmbeddedEtcd) -
         yield started
 
 
+async def ready(api: Api) -> bool:
+    return (await api.get("/readyz")).status == 200
+
+
 @pytest.fixture
-async def postgres_away(mortal_postgres: EmbeddedPostgres, quota: str) -> AsyncIterator[EmbeddedPostgres]:
+async def postgres_away(
+    mortal_postgres: EmbeddedPostgres, server: Server, quota: str
+) -> AsyncIterator[EmbeddedPostgres]:
     """Stopped; the test may start it again."""
     await mortal_postgres.stop()
     yield mortal_postgres
     if not mortal_postgres.running:
         await mortal_postgres.start()
+    await until(partial(ready, server.api))
 
 
 @pytest.fixture
@@ -74,7 +82,8 @@ def assert_unavailable(reply: Reply) -> None:
 async def test_readiness_follows_postgres_and_liveness_does_not(api: Api, postgres_away: EmbeddedPostgres) -> None:
     assert (503, 200) == ((await api.get("/readyz")).status, (await api.get("/healthz")).status)
     await postgres_away.start()
-    assert (200, 200) == ((await api.get("/readyz")).status, (await api.get("/healthz")).status)
+    await until(partial(ready, api))
+    assert 200 == (await api.get("/healthz")).status
 
 
 async def test_a_reserve_without_postgres_is_told_to_come_back(
@@ -102,6 +111,7 @@ async def test_the_same_request_after_a_restart_is_one_hold(
 ) -> None:
     assert_unavailable(await api.reserve(quota, 3, request_id="a"))
     await postgres_away.start()
+    await until(partial(ready, api))
     names = {await api.hold(quota, 3, request_id="a") for _ in range(3)}
     assert 1 == len(names)
     assert 3 == (await api.usage(quota))["reserved"]

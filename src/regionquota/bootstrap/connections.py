@@ -4,7 +4,7 @@ import structlog
 from stamina import AsyncRetryingCaller
 
 from regionquota.adapters.etcd import EtcdClient
-from regionquota.adapters.postgres.transaction import Deadlines, Pool, open_pool
+from regionquota.adapters.postgres.transaction import Deadlines, Distrust, Pool, open_pool
 from regionquota.config import EtcdConfig, PostgresConfig
 from regionquota.errors import StoreUnavailable
 
@@ -45,4 +45,5 @@ async def connect_postgres(config: PostgresConfig, *, patience_s: float = START_
         password=config.secret(),
         size=config.pool_size + 1,  # one is kept for the process's slot
         deadlines=deadlines_of(config),
+        distrust=Distrust.NEW_TIMELINES if config.trust_restarts else Distrust.EVERY_START,
     )

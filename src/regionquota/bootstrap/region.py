@@ -25,7 +25,7 @@ from regionquota.bootstrap.reconciling import reconciler_of, reconciling
 from regionquota.bootstrap.serving import site, spare_collector, stop_signal, telemetry_of
 from regionquota.config import Config, require_region
 from regionquota.core.quota import QuotaKey
-from regionquota.errors import StoreUnavailable
+from regionquota.errors import StoreUnavailable, Unavailable
 from regionquota.http.ledger_api import LedgerApi
 from regionquota.http.quota_api import QuotaApi
 from regionquota.http.reconcile_api import ReconcileApi
@@ -48,10 +48,13 @@ from regionquota.region.service import RegionService
 from regionquota.region.steps import Step
 from regionquota.region.suspensions import Suspensions
 from regionquota.region.sweeper import SweepOnDemand, sweep_all
+from regionquota.region.trust import Trust
 from regionquota.telemetry import ResourceUnits, Telemetry, observe_synchronised, observe_units
 
 _log = structlog.get_logger(__name__)
 RESHARD_INTERVAL_S: Final = 1.0
+TRUST_INTERVAL_S: Final = 0.5
+"""How soon a Postgres that was restarted or replaced is noticed and compared with etcd."""
 
 
 async def run_region(config: Config) -> None:
@@ -172,6 +175,7 @@ async def _running(
     bounds = Bounds(service_config.default_ttl_s, service_config.max_ttl_s, service_config.max_requests_per_batch)
     api = RegionApi(me, service, bounds)
     quotas = QuotaApi(me, service, follower, clock)
+    trust = Trust(me, etcd.allocations, store, clock)
     reconciler = reconciler_of(config, telemetry, store, cases, service, follower, clock)
     _show_units(telemetry, me, attendance, follower, clock)
     app = application(
@@ -191,9 +195,11 @@ async def _running(
         settle=config.agent.settle_interval_s,
     )
     agent = Agent(follower, claims, attendance, pace)
+    await _compare_at_once(trust)
     sweeping = asyncio.create_task(
         forever("sweep", _sweeper(store, clock, config.sweeper.batch, freed, telemetry), config.sweeper.interval_s)
     )
+    trusting = asyncio.create_task(forever("compare Postgres with etcd", trust.step, TRUST_INTERVAL_S))
     sharding = asyncio.create_task(forever("rebalance shards", _resharder(store, service, clock), RESHARD_INTERVAL_S))
     commits.start()
     agent.start()
@@ -208,7 +214,15 @@ async def _running(
             await commits.stop()
     finally:
         await agent.stop()
-        await stop([sweeping, sharding])
+        await stop([sweeping, sharding, trusting])
+
+
+async def _compare_at_once(trust: Trust) -> None:
+    """Where etcd does not answer the loop goes on trying; a Postgres that is trusted already needs none."""
+    try:
+        await trust.step()
+    except Unavailable as error:
+        _log.warning("serving begins without admission", error=str(error))
 
 
 def _sweeper(
@@ -236,15 +250,17 @@ def _resharder(store: RegionStore, service: RegionService, clock: Clock) -> Call
 
 
 def _readiness(store: RegionStore, follower: Follower, clock: Clock) -> Probe:
-    """Ready means that reserves can be served: Postgres answers. etcd may be away for any length of time."""
+    """Ready means that reserves can be served: Postgres answers, and is trusted. etcd may be away for any time."""
 
     async def ready() -> tuple[bool, dict[str, Any]]:
         heard = round(clock.now() - follower.heard_at, 1) if follower.heard_at else None
         found: dict[str, Any] = {"etcd_heard_s_ago": heard, "synchronised_revision": follower.synchronised}
         try:
-            await store.overdue(0.0)
+            is_trusted = (await store.incarnation()).is_trusted
         except StoreUnavailable as error:
             return False, {**found, "postgres": str(error)}
+        if not is_trusted:
+            return False, {**found, "postgres": "was restarted or replaced, and not compared with etcd yet"}
         return True, {**found, "postgres": "answers"}
 
     return ready

@@ -43,6 +43,7 @@ class PostgresConfig:
     statement_timeout_s: Seconds = 2.0
     lock_timeout_s: Seconds = 0.5
     idle_in_transaction_timeout_s: Seconds = 1.0
+    trust_restarts: bool = False
 
     def secret(self) -> str | None:
         """The password, or None where the DSN or Postgres itself needs none.

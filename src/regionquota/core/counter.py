@@ -114,6 +114,22 @@ def resize(counter: Counter, slice_: int) -> Counter:
     return replace(counter, slice=slice_, available=counter.available + growth)
 
 
+def dispossess(counter: Counter, slice_: int, *, lenient: bool = False) -> Counter:
+    """Take a slice away although it is in use: what is beyond the new one is owed, or just has to go if `lenient`.
+
+    For a slice that is not ours, which only a database that has lost commits can hold.
+    """
+    taken = counter.slice - slice_
+    beyond = max(0, taken - counter.available)
+    return replace(
+        counter,
+        slice=slice_,
+        available=counter.available - (taken - beyond),
+        overdraft_issued=counter.overdraft_issued + (0 if lenient else beyond),
+        overage=counter.overage + (beyond if lenient else 0),
+    )
+
+
 def carry_debt(closed: Counter, current: Counter) -> tuple[Counter, Counter]:
     """Move the debt of an ended epoch into the current one: the units that were overdrawn are charged there instead.
 

@@ -136,6 +136,20 @@ def apply(
     return _same_fraction(before, replace(holding, counter=counters.resize(held, slice_)), now)
 
 
+def apply_strictly(
+    holding: Holding | None, key: QuotaKey, allocation: Allocation, revision: int, me: Region, now: float
+) -> Holding | None:
+    """As `apply`, in a database that may have lost commits: it may hold what another region owns by now.
+
+    What it does not own is taken away even if it is in use, and owed; so invariant B holds whatever was lost.
+    """
+    applied = apply(holding, key, allocation, revision, me, now)
+    owned = allocation.slice_of(me)
+    if applied is None or applied.slice <= owned:
+        return applied
+    return replace(applied, counter=counters.dispossess(applied.counter, owned, lenient=applied.lenient))
+
+
 def _same_fraction(before: Holding, changed: Holding, now: float) -> Holding:
     """What has gone towards the next unit goes on at the new speed: a change of slice or refill refills nothing.
 

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from regionquota.core.commands import Command, Outcome
-from regionquota.errors import StoreUnavailable, Unavailable
+from regionquota.core.commands import Command, Outcome, Reserve
+from regionquota.errors import NotTrusted, StoreUnavailable, Unavailable
 from regionquota.ports import Clock, RegionStore
 
 MAX_ATTEMPTS: Final = 3
@@ -139,7 +139,11 @@ class GroupCommit:
 
     async def _answer_failure(self, batch: Sequence[_Waiting], error: Exception) -> None:
         """A command that is refused must not take its neighbours with it: each gets its own transaction."""
-        if len(batch) > 1 and not isinstance(error, Unavailable):
+        if isinstance(error, NotTrusted):
+            others = [one for one in batch if not isinstance(one.command, Reserve)]
+            batch = [one for one in batch if isinstance(one.command, Reserve)]
+            await self._answer(others)
+        elif len(batch) > 1 and not isinstance(error, Unavailable):
             _log.error("a batch was refused, its commands are tried one by one", size=len(batch), error=str(error))
             for one in batch:
                 await self._answer([one])
@@ -154,6 +158,8 @@ class GroupCommit:
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 return await self._store.transact(commands, self._clock.now())
+            except NotTrusted:
+                raise
             except StoreUnavailable:
                 if attempt == MAX_ATTEMPTS or time.monotonic() - began > GIVE_UP_AFTER_S:
                     raise

@@ -48,7 +48,7 @@ async def carry_out(stored: Stored, me: Region, allocations: AllocationStore, re
     """
     allocation = stored.allocation
     if allocation is None:
-        await _close(stored, region, now)
+        await close(stored, region, now)
         return Step(None, settled=True)
     held = await region.apply(stored.key, allocation, stored.revision, now)
     if held is None:
@@ -68,14 +68,14 @@ async def carry_out(stored: Stored, me: Region, allocations: AllocationStore, re
     return Step(held, settled=settled, revision=stored.revision, allocation=allocation)
 
 
-async def _close(stored: Stored, region: RegionStore, now: float) -> None:
-    """A quota that has ended admits nothing more; what is held of it is still settled."""
+async def close(stored: Stored, region: RegionStore, now: float, *, within: str | None = None) -> None:
+    """A quota that has ended admits nothing more; what is held of it is still settled. `within` as in `apply`."""
     held = await region.holding(stored.key)
     if held is not None and stored.revision > held.revision:
         ended = new_allocation(
             held.kind, LimitSource.PLAN, VersionedLimit(0, 1), replace(held.policy, admission_open=False)
         )
-        await region.apply(stored.key, ended, stored.revision, now)
+        await region.apply(stored.key, ended, stored.revision, now, within=within)
 
 
 async def claim(

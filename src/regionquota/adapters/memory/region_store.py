@@ -9,19 +9,23 @@ from dataclasses import dataclass, field
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Closed, Loaded, MeterKey, RequestKey, Writes, turn
-from regionquota.core.commands import Adjustment, Command, Expire, Outcome, QuotaCommand, Reading, Settled
+from regionquota.core.commands import Adjustment, Command, Expire, Outcome, QuotaCommand, Reading, Reserve, Settled
 from regionquota.core.entries import USAGE, Entry, EntryKind
 from regionquota.core.ledger import decide
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import DUE, HOLDING, Reservation, State
-from regionquota.core.slice import Holding, apply
-from regionquota.ports import Backlog, BalanceCheck, Expired, Resharding, SliceEntry
+from regionquota.core.slice import Holding, apply, apply_strictly
+from regionquota.errors import NotTrusted, StoreUnavailable
+from regionquota.ports import Backlog, BalanceCheck, Expired, Incarnation, Resharding, SliceEntry
 
 
 @dataclass(slots=True)
 class MemoryRegionStore:
     region: Region
+    life: int = 0
+    trusted: int = 0
+    """The incarnation that the server is in, and the one that was compared with etcd: as at first."""
     _holdings: dict[QuotaKey, Holding] = field(default_factory=dict)
     _closed: Closed = field(default_factory=dict)
     _reservations: dict[str, Reservation] = field(default_factory=dict)
@@ -37,6 +41,8 @@ class MemoryRegionStore:
         return self._usage
 
     async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
+        if self.life != self.trusted and any(isinstance(command, Reserve) for command in batch):
+            raise NotTrusted("this incarnation was not compared with etcd yet")
         return self._transact(batch, now)
 
     def _transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
@@ -90,9 +96,22 @@ class MemoryRegionStore:
     def _unknown(self) -> Sequence[Reservation]:
         return [held for held in self._reservations.values() if held.state is State.UNKNOWN]
 
-    async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
+    async def incarnation(self) -> Incarnation:
+        return Incarnation(str(self.life), self.life == self.trusted)
+
+    async def trust(self, name: str) -> bool:
+        if name == str(self.life):
+            self.trusted = self.life
+        return name == str(self.life)
+
+    async def apply(
+        self, key: QuotaKey, allocation: Allocation, revision: int, now: float, *, within: str | None = None
+    ) -> Holding | None:
+        if within not in (None, str(self.life)):
+            raise StoreUnavailable("the server is in another incarnation by now")
         before = self._holdings.get(key)
-        changed = apply(before, key, allocation, revision, self.region, now)
+        turn_to = apply if within is None else apply_strictly
+        changed = turn_to(before, key, allocation, revision, self.region, now)
         if changed is None or changed == before:
             return changed
         closed, entries = turn(before, changed, now)

@@ -185,10 +185,13 @@ CREATE TABLE public.region_identity (
     only_row boolean DEFAULT true NOT NULL,
     region text NOT NULL,
     claimed_at timestamp with time zone DEFAULT now() NOT NULL,
+    trusted text,
     CONSTRAINT region_identity_only_row_check CHECK (only_row)
 );
 
 COMMENT ON TABLE public.region_identity IS 'Whose slices these are. A server of another region refuses to start on this database.';
+
+COMMENT ON COLUMN public.region_identity.trusted IS 'Incarnation (system identifier/timeline/start) whose slices were compared with etcd. In any other nothing is admitted.';
 
 CREATE TABLE public.reservations (
     id uuid CONSTRAINT reservations_id_not_null1 NOT NULL,

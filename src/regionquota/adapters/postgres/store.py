@@ -8,6 +8,7 @@ from typing import Final
 import asyncpg
 
 from regionquota.adapters.postgres import rows
+from regionquota.adapters.postgres.incarnation import incarnation_of, trust
 from regionquota.adapters.postgres.loading import load, load_closed, lock_counters, peek
 from regionquota.adapters.postgres.memo import Basis, Memo
 from regionquota.adapters.postgres.rows import CounterRow
@@ -28,15 +29,15 @@ from regionquota.adapters.postgres.transaction import (
 from regionquota.adapters.postgres.writing import store
 from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Loaded, Writes, turn
-from regionquota.core.commands import Command, Outcome
+from regionquota.core.commands import Command, Outcome, Reserve
 from regionquota.core.ledger import decide, free_expired
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation, State
 from regionquota.core.shards import decides_alone, merge, near_a_new_week, says_for_all
-from regionquota.core.slice import Holding, apply
-from regionquota.errors import ProtocolError, StoreUnavailable
-from regionquota.ports import Backlog, BalanceCheck, Expired, Resharded, Resharding, SliceEntry
+from regionquota.core.slice import Holding, apply, apply_strictly
+from regionquota.errors import NotTrusted, ProtocolError, StoreUnavailable
+from regionquota.ports import Backlog, BalanceCheck, Expired, Incarnation, Resharded, Resharding, SliceEntry
 
 MAX_LOOKS: Final = 2
 """Decisions upon rows that are not locked, before they are: what was remembered, then what was just read."""
@@ -56,7 +57,7 @@ class PostgresRegionStore:
     """Times out by `deadlines`; the pool is the caller's to open and close."""
 
     def __init__(self, pool: Pool, region: Region, deadlines: Deadlines, slot: Slot | None = None) -> None:
-        """`slot` None: the process has no shards of its own."""
+        """`slot` None: the process has no shards of its own. Whether `pool` is fenced decides what may be admitted."""
         self._pool = pool
         self._region = region
         self._deadlines = deadlines
@@ -71,11 +72,12 @@ class PostgresRegionStore:
             if recalled is None or decided is None:
                 break
             outcomes, writes = decided
-            if await self._store_at_once(writes, recalled[1]):
+            if await self._store_at_once(batch, writes, recalled[1]):
                 return outcomes
         for _ in range(MAX_RESTARTS):
             try:
                 async with transaction(self._pool, self._deadlines) as conn:
+                    await _require_trust(conn, batch)
                     loaded, locked = await load(conn, batch, now)
                     outcomes, writes = decide(loaded, batch, now)
                     written = locked.written(writes)
@@ -113,11 +115,12 @@ class PostgresRegionStore:
             return None
         return outcomes, writes
 
-    async def _store_at_once(self, writes: Writes, basis: Basis) -> bool:
+    async def _store_at_once(self, batch: Sequence[Command], writes: Writes, basis: Basis) -> bool:
         """In one round trip, and without holding a lock across any; False: what was remembered is not so any more."""
         written = [basis.counters[key]._replace(holding=holding) for key, holding in writes.holdings.items()]
         try:
             async with at_once(self._pool, self._deadlines) as conn:
+                await _require_trust(conn, batch)
                 stored = await store(conn, writes, written, basis)
         except _START_OVER:
             stored = False
@@ -173,13 +176,26 @@ class PostgresRegionStore:
         writes = free_expired(loaded, left, now)
         await store(conn, writes, locked.written(writes))
 
-    async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
+    async def incarnation(self) -> Incarnation:
+        async with connection(self._pool, self._deadlines) as conn:
+            return await incarnation_of(conn)
+
+    async def trust(self, name: str) -> bool:
+        async with connection(self._pool, self._deadlines) as conn:
+            return await trust(conn, name)
+
+    async def apply(
+        self, key: QuotaKey, allocation: Allocation, revision: int, now: float, *, within: str | None = None
+    ) -> Holding | None:
         for _ in range(MAX_RESTARTS):
             try:
                 async with transaction(self._pool, self._deadlines) as conn:
+                    if within is not None and (await incarnation_of(conn)).name != within:
+                        raise StoreUnavailable("the server is in another incarnation by now")
                     locked = await lock_counters(conn, [key], now)
                     before = locked.wholes.get(key)
-                    changed = apply(before, key, allocation, revision, self._region, now)
+                    turn_to = apply if within is None else apply_strictly
+                    changed = turn_to(before, key, allocation, revision, self._region, now)
                     if changed is None or changed == before:
                         return changed
                     if before is None and not await _create_counter(conn, changed):
@@ -331,6 +347,12 @@ async def _made_of(found: Sequence[asyncpg.Record]) -> Sequence[Holding]:
             shards.setdefault(holding.key, []).append(holding)
         await asyncio.sleep(0)
     return [merge(parts) for parts in shards.values()]
+
+
+async def _require_trust(conn: Connection, batch: Sequence[Command]) -> None:
+    """Raises `NotTrusted`. Settling needs none: what is held is held."""
+    if not (await incarnation_of(conn)).is_trusted and any(isinstance(command, Reserve) for command in batch):
+        raise NotTrusted("Postgres was restarted or replaced, and its slices were not compared with etcd since")
 
 
 def _holds_for_all(basis: Basis, outcomes: Sequence[Outcome], writes: Writes) -> bool:

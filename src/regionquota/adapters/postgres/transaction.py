@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from enum import Enum
 from functools import wraps
+from operator import methodcaller
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+from regionquota.adapters.postgres.incarnation import FencedConnection
 from regionquota.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 
 Connection: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
@@ -54,8 +57,25 @@ class Deadlines:
     idle_in_transaction: float = 1.0
 
 
-async def open_pool(dsn: str, *, password: str | None, size: int, deadlines: Deadlines) -> Pool:
+class Distrust(Enum):
+    """Which servers may lack what was committed before: see `incarnation`."""
+
+    NOBODY = "nobody"
+    """For those who admit nothing."""
+    EVERY_START = "every start"
+    NEW_TIMELINES = "new timelines"
+    """Not one that was merely started again, on the timeline that it had."""
+
+
+async def open_pool(
+    dsn: str, *, password: str | None, size: int, deadlines: Deadlines, distrust: Distrust = Distrust.NOBODY
+) -> Pool:
     """Raises `StoreUnavailable` if no connection can be made; `ConfigError` if sessions cannot have settings."""
+    if distrust is Distrust.NOBODY:
+        fenced: dict[str, Any] = {}
+    else:
+        learn = methodcaller("learn", with_start=distrust is Distrust.EVERY_START)
+        fenced = {"connection_class": FencedConnection, "init": learn}
     settings = {
         "application_name": "regionquota",
         "statement_timeout": _milliseconds(deadlines.statement),
@@ -76,6 +96,7 @@ async def open_pool(dsn: str, *, password: str | None, size: int, deadlines: Dea
             command_timeout=2 * deadlines.statement,
             server_settings=settings,
             reset=_leave_as_it_is,
+            **fenced,
         )
     except asyncpg.ProtocolViolationError as error:
         raise ConfigError(f"{_say(error)}: {POOLER}") from error
