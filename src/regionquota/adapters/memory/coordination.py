@@ -73,6 +73,24 @@ class MemoryCoordination:
     def revision(self) -> int:
         return self._revision
 
+    def copy(self, clock: Clock) -> "MemoryCoordination":
+        """What is done to one is not done to the other. Nobody holds a session of the copy: what hangs on one goes on
+        until its time runs out, as after a crash.
+        """
+        other = MemoryCoordination(clock)
+        other._revision, other._compacted = self._revision, self._compacted
+        other._allocations, other._history = dict(self._allocations), list(self._history)
+        other._regions, other._suspensions = dict(self._regions), dict(self._suspensions)
+        sessions = {known: MemorySession(other, known.ttl_s, known.ends) for known in self._sessions.values()}
+        other._sessions = {session: session for session in sessions.values()}
+        twins: Mapping[Session, MemorySession] = dict(sessions)
+        other._presences = {at: _Leased(twins[one.session], one.value) for at, one in self._presences.items()}
+        other._demands = {at: _Leased(twins[one.session], one.value) for at, one in self._demands.items()}
+        if self._leader is not None:
+            other._leader = _Leased(twins[self._leader.session], self._leader.value)
+        other._leading_since = self._leading_since
+        return other
+
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         stored = self._allocations.get(key)
         return (0, None) if stored is None else (stored.revision, stored.allocation)

@@ -4,12 +4,13 @@ Each call is one step: it never awaits, so a simulation decides what happens bet
 """
 
 from collections import Counter as Sums
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Closed, Loaded, MeterKey, RequestKey, Writes, turn
 from regionquota.core.commands import Adjustment, Command, Expire, Outcome, QuotaCommand, Reading, Reserve, Settled
+from regionquota.core.counter import Counter
 from regionquota.core.entries import USAGE, Entry, EntryKind
 from regionquota.core.ledger import decide
 from regionquota.core.periods import Epoch
@@ -23,9 +24,6 @@ from regionquota.ports import Backlog, BalanceCheck, Expired, Incarnation, Resha
 @dataclass(slots=True)
 class MemoryRegionStore:
     region: Region
-    life: int = 0
-    trusted: int = 0
-    """The incarnation that the server is in, and the one that was compared with etcd: as at first."""
     _holdings: dict[QuotaKey, Holding] = field(default_factory=dict)
     _closed: Closed = field(default_factory=dict)
     _reservations: dict[str, Reservation] = field(default_factory=dict)
@@ -34,11 +32,66 @@ class MemoryRegionStore:
     _readings: dict[MeterKey, Reading] = field(default_factory=dict)
     _usage: list[Entry] = field(default_factory=list)
     _slices: list[tuple[SliceEntry, Epoch]] = field(default_factory=list)
+    life: int = 0
+    trusted: int = 0
+    """The incarnation that the server is in, and the one that was compared with etcd: as at first."""
 
     @property
     def entries(self) -> Sequence[Entry]:
         """The usage ledger, in the order of writing."""
         return self._usage
+
+    @property
+    def counters(self) -> Mapping[tuple[QuotaKey, Epoch], Counter]:
+        """Of the current epochs, and of those that have ended."""
+        return {(key, held.epoch): held.counter for key, held in self._holdings.items()} | self._closed
+
+    @property
+    def held(self) -> Mapping[QuotaKey, Holding]:
+        return self._holdings
+
+    @property
+    def reservations(self) -> Mapping[str, Reservation]:
+        return self._reservations
+
+    def copy(self) -> "MemoryRegionStore":
+        """What is done to one is not done to the other."""
+        return MemoryRegionStore(
+            self.region,
+            dict(self._holdings),
+            dict(self._closed),
+            dict(self._reservations),
+            dict(self._requests),
+            dict(self._adjustments),
+            dict(self._readings),
+            list(self._usage),
+            list(self._slices),
+            self.life,
+            self.trusted,
+        )
+
+    def summed_up(self, ended: int) -> "MemoryRegionStore":
+        """The same balances with the shortest histories that explain them; of holds and adjustments that have ended,
+        the last `ended`.
+        """
+        deltas = Sums[tuple[QuotaKey, Epoch, EntryKind]]()
+        for line in self._usage:
+            deltas[line.key, line.epoch, line.kind] += line.delta
+        over = [name for name, held in self._reservations.items() if held.state not in HOLDING]
+        dropped = set(over[: max(0, len(over) - ended)])
+        return MemoryRegionStore(
+            self.region,
+            dict(self._holdings),
+            dict(self._closed),
+            {name: held for name, held in self._reservations.items() if name not in dropped},
+            {request: name for request, name in self._requests.items() if name not in dropped},
+            dict(list(self._adjustments.items())[-ended:]),
+            dict(self._readings),
+            [Entry(*group, delta, 0.0) for group, delta in deltas.items() if delta],
+            list({(entry.key, at): (entry, at) for entry, at in self._slices}.values()),
+            self.life,
+            self.trusted,
+        )
 
     async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
         if self.life != self.trusted and any(isinstance(command, Reserve) for command in batch):
@@ -151,10 +204,9 @@ class MemoryRegionStore:
         return Resharding()
 
     async def check_balances(self) -> Sequence[BalanceCheck]:
-        counters = {(key, held.epoch): held.counter for key, held in self._holdings.items()} | self._closed
         return [
             BalanceCheck(key, epoch, counter, self._replay(key, epoch), self._guaranteed(key, epoch))
-            for (key, epoch), counter in sorted(counters.items(), key=lambda item: item[0])
+            for (key, epoch), counter in sorted(self.counters.items(), key=lambda item: item[0])
         ]
 
     def _due(self, now: float) -> Sequence[Reservation]:

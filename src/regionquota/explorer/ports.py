@@ -1,0 +1,380 @@
+"""The ports as processes of the explorer see them: each call waits for its turn, and may go wrong on the way.
+
+A call yields what it is; what is sent back is the fault that befalls it, or None. Nothing else makes a process wait.
+"""
+
+import types
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, MutableSequence, Sequence, Set
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.adapters.memory.region_store import MemoryRegionStore
+from regionquota.core.allocation import Allocation
+from regionquota.core.commands import Command, Outcome
+from regionquota.core.demand import Demand
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.reservation import Reservation
+from regionquota.core.slice import Holding
+from regionquota.errors import EtcdUnavailable, OutcomeUnknown, StoreUnavailable
+from regionquota.explorer.faults import Fault
+from regionquota.ports import (
+    Backlog,
+    BalanceCheck,
+    Expired,
+    Fence,
+    Presence,
+    RegionRecord,
+    Resharded,
+    Session,
+    SliceEntry,
+    Stored,
+    StoredRegion,
+    Suspension,
+)
+
+T = TypeVar("T")
+
+
+class Call(NamedTuple):
+    """What a process waits for, and which faults can befall it."""
+
+    name: str
+    faults: tuple[Fault, ...]
+
+
+_READ: Final = (Fault.CRASH, Fault.LOST_REQUEST)
+_OLD: Final = (Fault.CRASH, Fault.LOST_REQUEST, Fault.STALE_READ, Fault.STALE_READ)
+_WRITE: Final = (Fault.CRASH, Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DELAY)
+
+Work: TypeAlias = Coroutine[Call | None, Fault | None, object]
+Message: TypeAlias = Callable[[], Coroutine[Any, Any, object]]
+
+
+class Surroundings(Protocol):
+    """What the ports need to know of the world that they are in."""
+
+    def count(self, fault: Fault) -> None: ...
+
+    def is_cut_off(self, region: Region) -> bool: ...
+
+    def post(self, name: str, message: Message) -> None:
+        """To be delivered later, or never."""
+        ...
+
+    def before(self, key: QuotaKey) -> tuple[int, Allocation | None]:
+        """What the document was a while ago."""
+        ...
+
+    def list_before(self) -> tuple[int, Sequence[Stored]]: ...
+
+    def wrote(self, region: Region, now: float) -> None:
+        """The region's database was written to, by somebody whose clock said `now`."""
+        ...
+
+    def broke(self, error: Exception) -> None:
+        """A rule that the product itself asserts."""
+        ...
+
+    def led(self, fence: Fence) -> None: ...
+
+    def listed(self, region: Region, revision: int) -> None:
+        """A process of the region has read all documents as they were at that revision."""
+        ...
+
+    def thawed(self, region: Region, frozen_at: int) -> None:
+        """A coordinator has found that the region, frozen at that revision, has caught up."""
+        ...
+
+    def writes_as_leader(self, fence: Fence) -> None: ...
+
+    def wrote_as_leader(self, key: QuotaKey, fence: Fence | None, named: Set[Region]) -> None:
+        """`named` are regions that the document moves from or to, or gives more, though they were read as frozen."""
+        ...
+
+
+@types.coroutine
+def _turn(call: Call) -> Generator[Call, Fault | None, Fault | None]:
+    return (yield call)
+
+
+class _GatedSession:
+    def __init__(self, port: "EtcdPort", session: Session) -> None:
+        self.session = session
+        self._port = port
+
+    async def keep(self) -> bool:
+        return await self._port.send(_KEEP, self.session.keep)
+
+    async def close(self) -> None:
+        await self.session.close()
+
+
+_KEEP = Call("keep the lease", _WRITE)
+_READ_ONE = Call("read the document", _OLD)
+_LIST = Call("list the documents", _OLD)
+_SWAP = Call("swap the document", _WRITE)
+_REMOVE = Call("remove the document", _WRITE)
+_OPEN = Call("open a session", (Fault.CRASH, Fault.LOST_REQUEST, Fault.LOST_REPLY))
+_REGIONS = Call("read the regions", _READ)
+_SWAP_REGION = Call("swap a region's record", _WRITE)
+_ANNOUNCE = Call("announce", _WRITE)
+_PRESENT = Call("read the signs of life", _READ)
+_REPORT = Call("report demand", _WRITE)
+_DEMAND = Call("read the demand", _READ)
+_LEAD = Call("lead", (Fault.CRASH, Fault.LOST_REQUEST, Fault.LOST_REPLY))
+
+
+class EtcdPort:
+    """`AllocationStore` and `Directory` of one process. `region` None: it stands beside etcd and is never cut off.
+
+    `fenced` False drops the leadership's fence from every write.
+    """
+
+    def __init__(
+        self, world: Surroundings, etcd: MemoryCoordination, region: Region | None = None, *, fenced: bool = True
+    ) -> None:
+        self._world = world
+        self._etcd = etcd
+        self._region = region
+        self._fenced = fenced
+        self._frozen: frozenset[Region] = frozenset()
+        self.sessions: MutableSequence[Session] = []
+        """Those that it has opened."""
+
+    async def send(self, call: Call, method: Callable[..., Awaitable[T]], *args: Any) -> T:
+        fault = await _turn(call)
+        if self._region is not None and self._world.is_cut_off(self._region):
+            raise EtcdUnavailable("cut off")
+        if fault is None:
+            return await method(*args)
+        self._world.count(fault)
+        if fault is Fault.LOST_REPLY:
+            await method(*args)
+        elif fault is Fault.DELAY:
+            self._world.post(call.name, lambda: _ignored(method(*args)))
+        raise EtcdUnavailable(fault)
+
+    async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
+        fault = await self._read(_READ_ONE)
+        return self._world.before(key) if fault is Fault.STALE_READ else await self._etcd.read(key)
+
+    async def list(self) -> tuple[int, Sequence[Stored]]:
+        fault = await self._read(_LIST)
+        listed = self._world.list_before() if fault is Fault.STALE_READ else await self._etcd.list()
+        if self._region is not None:
+            self._world.listed(self._region, listed[0])
+        return listed
+
+    async def _read(self, call: Call) -> Fault | None:
+        fault = await _turn(call)
+        if self._region is not None and self._world.is_cut_off(self._region):
+            raise EtcdUnavailable("cut off")
+        if fault is not None:
+            self._world.count(fault)
+        if fault is Fault.LOST_REQUEST:
+            raise EtcdUnavailable(fault)
+        return fault
+
+    async def swap(
+        self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
+    ) -> int | None:
+        if fence is None:
+            return await self.send(_SWAP, self._etcd.swap, key, revision, allocation)
+        self._world.writes_as_leader(fence)
+        if not self._fenced:
+            self._world.count(Fault.UNFENCED)
+        named = {region for move in allocation.moves for region in (move.source, move.target) if region in self._frozen}
+        return await self.send(_SWAP, self._lead_swap, key, revision, allocation, fence, named, self._frozen)
+
+    async def _lead_swap(
+        self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence, named: Set[Region], frozen: Set[Region]
+    ) -> int | None:
+        _, before = await self._etcd.read(key)
+        written = await self._etcd.swap(key, revision, allocation, fence if self._fenced else None)
+        if written is not None:
+            grown = {one for one in frozen if before is not None and allocation.slice_of(one) > before.slice_of(one)}
+            self._world.wrote_as_leader(key, fence if self._fenced else None, named | grown)
+        return written
+
+    async def swap_all(self, changes: Sequence[tuple[QuotaKey, int, Allocation]]) -> int | None:
+        return await self.send(_SWAP, self._etcd.swap_all, changes)
+
+    async def remove(self, key: QuotaKey, revision: int) -> bool:
+        return await self.send(_REMOVE, self._etcd.remove, key, revision)
+
+    async def damaged(self) -> Sequence[str]:
+        return await self._etcd.damaged()
+
+    def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
+        """Nobody here waits for one: what a watch brings, and how late, is chosen."""
+        return self._etcd.watch(after)
+
+    async def open_session(self, ttl_s: int) -> Session:
+        session = await self.send(_OPEN, self._etcd.open_session, ttl_s)
+        self.sessions.append(session)
+        return _GatedSession(self, session)
+
+    async def regions(self) -> Mapping[Region, StoredRegion]:
+        await self._read(_REGIONS)
+        regions = await self._etcd.regions()
+        self._frozen = frozenset(name for name, stored in regions.items() if stored.record.frozen is not None)
+        return regions
+
+    async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
+        written = await self.send(_SWAP_REGION, self._swap_region, record, revision, fence)
+        if written is not None:
+            self._frozen = self._frozen - {record.name} if record.frozen is None else self._frozen | {record.name}
+        return written
+
+    async def _swap_region(self, record: RegionRecord, revision: int, fence: Fence | None) -> int | None:
+        written = await self._etcd.swap_region(record, revision, fence)
+        if written is not None and fence is not None and record.frozen is None:
+            self._world.thawed(record.name, revision)
+        return written
+
+    async def announce(self, session: Session, presence: Presence) -> None:
+        await self.send(_ANNOUNCE, self._etcd.announce, _plain(session), presence)
+
+    async def present(self) -> Sequence[Presence]:
+        await self._read(_PRESENT)
+        return await self._etcd.present()
+
+    async def report(self, session: Session, region: Region, instance: str, demand: Sequence[Demand]) -> None:
+        await self.send(_REPORT, self._etcd.report, _plain(session), region, instance, demand)
+
+    async def demand(self) -> Sequence[tuple[Region, Demand]]:
+        await self._read(_DEMAND)
+        return await self._etcd.demand()
+
+    async def lead(self, session: Session, name: str) -> Fence | None:
+        return await self.send(_LEAD, self._lead, _plain(session), name)
+
+    async def _lead(self, session: Session, name: str) -> Fence | None:
+        fence = await self._etcd.lead(session, name)
+        if fence is not None:
+            self._world.led(fence)
+        return fence
+
+    async def leader(self) -> str | None:
+        return await self._etcd.leader()
+
+    async def suspend(self, tenant: str, since: float, why: str) -> None:
+        await self._etcd.suspend(tenant, since, why)
+
+    async def resume(self, tenant: str) -> bool:
+        return await self._etcd.resume(tenant)
+
+    async def suspensions(self) -> Mapping[str, Suspension]:
+        return await self._etcd.suspensions()
+
+
+def _plain(session: Session) -> Session:
+    return session.session if isinstance(session, _GatedSession) else session
+
+
+async def _ignored(message: Awaitable[object]) -> None:
+    """Nobody waits any more for what it answers."""
+    try:
+        await message
+    except EtcdUnavailable:
+        return
+
+
+_APPLY = Call("apply", _WRITE)
+_TRANSACT = Call("transact", _WRITE)
+_EXPIRE = Call("expire", _WRITE)
+_HOLDING = Call("read the holding", _READ)
+_HOLDINGS = Call("read the holdings", _READ)
+_RESERVATION = Call("read a reservation", _READ)
+
+
+class StorePort:
+    """`RegionStore` of one process."""
+
+    def __init__(self, world: Surroundings, store: MemoryRegionStore) -> None:
+        self._world = world
+        self._store = store
+
+    @property
+    def region(self) -> Region:
+        return self._store.region
+
+    async def _send(self, call: Call, now: float, method: Callable[..., Awaitable[T]], *args: Any) -> T:
+        fault = await _turn(call)
+        if fault is None:
+            return await self._write(now, method, *args)
+        self._world.count(fault)
+        if fault is Fault.LOST_REPLY:
+            await self._write(now, method, *args)
+            raise OutcomeUnknown(fault)
+        if fault is Fault.DELAY:
+            self._world.post(call.name, lambda: self._write(now, method, *args))
+        raise StoreUnavailable(fault)
+
+    async def _write(self, now: float, method: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """A transaction that breaks a rule changes nothing; that it came to that is what the world hears of."""
+        self._world.wrote(self._store.region, now)
+        try:
+            return await method(*args)
+        except Exception as error:
+            self._world.broke(error)
+            raise
+
+    async def _wait(self, call: Call) -> None:
+        fault = await _turn(call)
+        if fault is not None:
+            self._world.count(fault)
+            raise StoreUnavailable(fault)
+
+    async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
+        return await self._send(_TRANSACT, now, self._store.transact, batch, now)
+
+    async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
+        return await self._send(_APPLY, now, self._store.apply, key, allocation, revision, now)
+
+    async def expire(self, now: float, most: int) -> Expired:
+        return await self._send(_EXPIRE, now, self._store.expire, now, most)
+
+    async def holding(self, key: QuotaKey) -> Holding | None:
+        await self._wait(_HOLDING)
+        return await self._store.holding(key)
+
+    async def holdings(self, tenant: str | None = None) -> Sequence[Holding]:
+        await self._wait(_HOLDINGS)
+        return await self._store.holdings(tenant)
+
+    async def holdings_after(self, key: QuotaKey | None, most: int) -> Sequence[Holding]:
+        await self._wait(_HOLDINGS)
+        return await self._store.holdings_after(key, most)
+
+    async def holdings_of(self, keys: Sequence[QuotaKey]) -> Sequence[Holding]:
+        await self._wait(_HOLDINGS)
+        return await self._store.holdings_of(keys)
+
+    async def reservation(self, reservation_id: str) -> Reservation | None:
+        await self._wait(_RESERVATION)
+        return await self._store.reservation(reservation_id)
+
+    async def reservation_of_request(self, tenant: str, request_id: str) -> Reservation | None:
+        await self._wait(_RESERVATION)
+        return await self._store.reservation_of_request(tenant, request_id)
+
+    async def overdue(self, now: float) -> float | None:
+        return await self._store.overdue(now)
+
+    async def unknown(
+        self, most: int, *, tenant: str | None = None, after: Reservation | None = None
+    ) -> Sequence[Reservation]:
+        return await self._store.unknown(most, tenant=tenant, after=after)
+
+    async def unknown_backlog(self) -> Backlog:
+        return await self._store.unknown_backlog()
+
+    async def slice_history(self, after: int, most: int, key: QuotaKey | None = None) -> Sequence[SliceEntry]:
+        return await self._store.slice_history(after, most, key)
+
+    async def rebalance_shards(self, now: float) -> Sequence[Resharded]:
+        return await self._store.rebalance_shards(now)
+
+    async def check_balances(self) -> Sequence[BalanceCheck]:
+        return await self._store.check_balances()

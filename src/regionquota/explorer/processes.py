@@ -1,0 +1,207 @@
+"""Who takes part: each process runs one piece of work at a time, the product's own, and may be dropped at any await."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from regionquota.core.allocation import LimitSource, VersionedLimit
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.rebalancing import Policy
+from regionquota.coordinator.coordinator import Coordinator, Tempo
+from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
+from regionquota.explorer.choices import Choices
+from regionquota.explorer.drive import finish
+from regionquota.explorer.faults import Fault
+from regionquota.explorer.ports import Call, EtcdPort, StorePort, Work
+from regionquota.explorer.quotas import PART, QUOTAS, WHOLE
+from regionquota.limits import put_limit
+from regionquota.ports import Stored
+from regionquota.region.attendance import Attendance
+from regionquota.region.demand import DemandMeter
+from regionquota.region.follower import Follower
+from regionquota.region.steps import claim, synchronise
+from regionquota.regions import drain, freeze, set_weight, thaw
+
+if TYPE_CHECKING:
+    from regionquota.explorer.world import World
+
+SKEWS: Final = (0.0, 0.0, -3.0, 3.0, -40.0, 40.0)
+"""How far a region's clocks are off, in seconds."""
+_APART: Final = (0.0, 0.0, 0.0, -3.0, 3.0)
+"""How far a process's clock is from its neighbours'."""
+TTL_S: Final = 20
+TEMPO: Final = Tempo(interval=5.0, leader_ttl=TTL_S, freeze_after=0.0)
+
+Job: TypeAlias = tuple[str, Work]
+
+
+@dataclass(slots=True)
+class ProcessClock:
+    world: "World"
+    skew: float = 0.0
+
+    def now(self) -> float:
+        return self.world.time + self.skew
+
+
+class Process:
+    """`work` is under way until it ends, fails, or is dropped; `waits` is the call whose turn it waits for."""
+
+    def __init__(self, world: "World", name: str, region: Region | None) -> None:
+        self.world = world
+        self.name = name
+        self.region = region
+        self.clock = ProcessClock(world, world.skews.get(region or "", 0.0) + world.choices.one_of(_APART))
+        self.job = ""
+        self.work: Work | None = None
+        self.waits: Call | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Begin with an empty memory."""
+
+    def begin(self) -> Job:
+        """The next piece of work, chosen."""
+        raise NotImplementedError
+
+    def take_up(self, job: Job) -> None:
+        self.job, self.work = job
+        self.go_on(None)
+
+    def go_on(self, fault: Fault | None) -> None:
+        """Up to the next call; what is unavailable ends the work, as it ends a pass of the product's loops."""
+        work = self.work
+        assert work is not None
+        try:
+            waits = work.send(fault)
+            while waits is None:
+                waits = work.send(None)
+            self.waits = waits
+        except StopIteration:
+            self.work = self.waits = None
+        except (Unavailable, InvalidRequest, StaleVersion):
+            self.work = self.waits = None
+
+    def drop(self) -> None:
+        if self.work is not None:
+            self.work.close()
+        self.work = self.waits = None
+
+    def crash(self) -> None:
+        self.drop()
+        self.start()
+
+
+class Agent(Process):
+    follower: Follower
+    attendance: Attendance
+    meter: DemandMeter
+
+    def start(self) -> None:
+        region, world = self.region, self.world
+        assert region is not None
+        self.etcd = EtcdPort(world, world.etcd, region)
+        self.store = StorePort(world, world.stores[region])
+        self.follower = Follower(region, self.etcd, self.store, self.clock, relist_interval_s=60.0)
+        self.meter = DemandMeter(self.clock.now())
+        self.attendance = Attendance(
+            region, self.name, "", self.etcd, self.store, self.follower, self.meter, self.clock, ttl_s=TTL_S
+        )
+
+    def begin(self) -> Job:
+        choices, world, region = self.world.choices, self.world, self.region
+        assert region is not None
+        match choices.pick(12):
+            case 0 | 1 | 2 | 3:
+                key = choices.one_of(QUOTAS)
+                return f"synchronise {key.scope}", synchronise(
+                    key, region, self.etcd, self.store, self.clock.now()
+                )
+            case 4 | 5:
+                key = choices.one_of(QUOTAS)
+                revision, document = world.before(key)
+                if document is not None:
+                    world.count(Fault.STALE_READ)
+                return f"carry out {key.scope} of revision {revision}", self.follower.take(
+                    Stored(key, revision, document)
+                )
+            case 6 | 7:
+                return self._claim(choices.one_of(QUOTAS), 1 + choices.pick(6), choices.one_of((1.0, 0.3)))
+            case 8:
+                return "re-read everything", self.follower.relist()
+            case 9:
+                return "settle", self.follower.settle()
+            case 10:
+                return "attend", self.attendance.attend()
+            case _:
+                key = choices.one_of(QUOTAS)
+                self.meter.denied(key, choices.pick(5))
+                self.meter.granted(key, choices.pick(5))
+                return "report", self.attendance.report()
+
+    def _claim(self, key: QuotaKey, wanted: int, share: float) -> Job:
+        assert self.region is not None
+        work = claim(key, self.region, self.etcd, self.store, wanted=wanted, share=share, now=self.clock.now())
+        return f"claim {wanted} of {key.scope}", work
+
+
+class Planner(Process):
+    """A coordinator. It believes that it leads until it is told otherwise, however long ago its lease ran out."""
+
+    def start(self) -> None:
+        world = self.world
+        self.etcd = etcd = EtcdPort(world, world.etcd, fenced=world.choices.pick(4) != 3)
+        policy = Policy(pool_share=0.2, variance=1.0)
+        self.coordinator = Coordinator(self.name, etcd, etcd, self.clock, policy, TEMPO)
+        if world.choices.pick(4):
+            # Most have been here for a while.
+            finish(self.coordinator.hold())
+
+    def resign(self) -> None:
+        for session in self.etcd.sessions:
+            finish(session.close())
+
+    def begin(self) -> Job:
+        if not self.coordinator.is_leader or self.world.choices.pick(4) == 0:
+            return "hold the leadership", self.coordinator.hold()
+        return "plan", self.coordinator.plan()
+
+
+class Operator(Process):
+    """Sets limits, weights and drains, freezes and thaws."""
+
+    def start(self) -> None:
+        self.etcd = EtcdPort(self.world, self.world.etcd)
+
+    def begin(self) -> Job:
+        choices, world = self.world.choices, self.world
+        region = choices.one_of(world.names)
+        match choices.pick(8):
+            case 0 | 1 | 2 | 3:
+                return self._limit()
+            case 4:
+                weight = choices.one_of((0, 1, 100, 300))
+                return f"weigh {region} {weight}", set_weight(self.etcd, region, weight)
+            case 5:
+                back = choices.pick(2) == 0
+                return f"{'bring back' if back else 'drain'} {region}", drain(self.etcd, region, back=back)
+            case 6:
+                return f"freeze {region}", freeze(self.etcd, region, "work", self.clock.now())
+            case _:
+                return f"thaw {region}", thaw(self.etcd, region)
+
+    def _limit(self) -> Job:
+        choices, world = self.world.choices, self.world
+        key = choices.one_of((WHOLE, WHOLE, PART))
+        # One word in four is late: another with a newer version went out before it.
+        world.version += 1
+        version = max(1, world.version - 3 * (choices.pick(4) == 0))
+        if choices.pick(4) == 0:
+            amount = choices.one_of((None, 4, 9))
+            word = put_limit(self.etcd, key, None, LimitSource.OVERRIDE, VersionedLimit(amount, version))
+            return f"override {key.scope} {amount}, version {version}", word
+        amount = choices.one_of((0, 4, 8, 12, 14))
+        word = put_limit(self.etcd, key, None, LimitSource.PLAN, VersionedLimit(amount, version))
+        return f"limit {key.scope} {amount}, version {version}", word
+
+

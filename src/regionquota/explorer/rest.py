@@ -1,0 +1,121 @@
+"""The end of a run: the books are compared, and once faults have stopped everything that can be used can be used."""
+
+from collections import Counter as Tally
+from typing import Final
+
+from regionquota.core.entries import EntryKind
+from regionquota.core.quota import Kind, QuotaKey, Region
+from regionquota.core.reservation import State
+from regionquota.explorer.book import Book
+from regionquota.explorer.callers import ask
+from regionquota.explorer.choices import Choices
+from regionquota.explorer.drive import finish
+from regionquota.explorer.invariants import Invariant, Violation
+from regionquota.explorer.ports import StorePort, Work
+from regionquota.explorer.processes import Agent, Planner
+from regionquota.explorer.quotas import QUOTAS
+from regionquota.explorer.world import World
+from regionquota.ports import FrozenBy
+from regionquota.region.steps import claim
+
+_QUIET_S: Final = 100.0
+"""Beyond every lease, every time to live and every clock's error."""
+_ROUNDS: Final = 4
+
+
+def end(world: World) -> None:
+    """Deliver and answer what is open; then what callers were told is what the ledgers say, to the unit."""
+    world.calm()
+    world.choices = Choices(())
+    world.skews.clear()
+    for region, book in world.books.items():
+        for command in list(book.unsure):
+            work = ask(world, book, StorePort(world, world.stores[region]), command, world.time)
+            _drive(world, work)
+        _compare(world, region, book)
+
+
+def _compare(world: World, region: Region, book: Book) -> None:
+    known = world.checks.regions[region]
+    if len(known.store.entries) > known.entries or book.told:
+        book.compare(known.store.entries[known.entries :])
+    carried = Tally[QuotaKey]()
+    for entry in known.store.entries[known.entries :]:
+        if entry.kind is EntryKind.CARRY:
+            carried[entry.key] += entry.delta
+    for key, units in carried.items():
+        if units:
+            raise Violation(Invariant.ONCE, f"{region}: {units} of {key} were lost, or made, between two periods")
+    for check in finish(known.store.check_balances()):
+        for name, says, replayed in check.differences():
+            said = f"{region}: {check.key} in {check.epoch}: {name} is {says}, its ledgers say {replayed}"
+            raise Violation(Invariant.BALANCES, said)
+
+
+def come_to_rest(world: World) -> None:
+    """Everybody starts anew, with good clocks, and works until there is nothing to do. Call `end` first."""
+    world.time += _QUIET_S
+    agents = [Agent(world, f"{region}-rest", region) for region in world.names]
+    planner = Planner(world, "planner-rest", None)
+    for _ in range(_ROUNDS):
+        for agent in agents:
+            _drive(world, agent.attendance.attend())
+            _drive(world, agent.store.expire(world.time, 100))
+            _drive(world, agent.follower.relist())
+            _drive(world, agent.follower.settle())
+            _drive(world, agent.attendance.report())
+        _drive(world, planner.coordinator.hold())
+        _drive(world, planner.coordinator.plan())
+        world.time += 1.0
+    for agent in agents:
+        _drive(world, agent.follower.relist())
+        _drive(world, agent.follower.settle())
+    _look_at_rest(world)
+    _claim_the_pools(world, agents)
+
+
+def _drive(world: World, work: Work) -> None:
+    """A check after every call, as everywhere."""
+    try:
+        while True:
+            work.send(None)
+            world.check()
+    except StopIteration:
+        world.check()
+
+
+def _look_at_rest(world: World) -> None:
+    checks = world.checks
+    for name, stored in checks.records.items():
+        if stored.record.frozen is not None and stored.record.frozen.by is FrozenBy.LIVENESS:
+            raise Violation(Invariant.REST, f"{name} is alive and still frozen: {stored.record.frozen.why}")
+    frozen = {name for name, stored in checks.records.items() if stored.record.frozen is not None}
+    for key, (_, document) in checks.documents.items():
+        stuck = [move for move in document.moves if not frozen & {move.source, move.target}]
+        if stuck:
+            raise Violation(Invariant.REST, f"{key}: {stuck[0]} is neither done nor withdrawn")
+        for region, known in checks.regions.items():
+            held = known.held.get(key)
+            if (0 if held is None else held.slice) != document.slice_of(region):
+                said = f"{region} owns {document.slice_of(region)} of {key} and uses {held}"
+                raise Violation(Invariant.REST, said)
+            idle = held is not None and held.kind is not Kind.RATE and held.counter.available > 0
+            if document.pool < 0 and idle and region not in frozen:
+                raise Violation(Invariant.REST, f"{key}: {region} keeps what the lowered limit asks for: {held}")
+    for region, known in checks.regions.items():
+        for hold in known.store.reservations.values():
+            if hold.state in (State.PENDING, State.STARTED) or (hold.state is State.UNKNOWN and not hold.operation_id):
+                raise Violation(Invariant.REST, f"{region}: {hold.id} still is {hold.state}")
+
+
+def _claim_the_pools(world: World, agents: list[Agent]) -> None:
+    """What no region owns is there for whoever asks."""
+    agent = agents[0]
+    assert agent.region is not None
+    for key in QUOTAS:
+        pool = max(0, world.checks.documents[key][1].pool)
+        work = claim(key, agent.region, agent.etcd, agent.store, wanted=pool, share=1.0, now=world.time)
+        _drive(world, work)
+        left = world.checks.documents[key][1].pool
+        if pool and left:
+            raise Violation(Invariant.REST, f"{left} of {key} cannot be claimed")

@@ -1,0 +1,108 @@
+"""Where runs begin: states that long runs have reached, so that short ones have no need to build anything up."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Final
+
+from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.adapters.memory.region_store import MemoryRegionStore
+from regionquota.core.allocation import LimitSource, VersionedLimit, new_allocation
+from regionquota.core.quota import Kind, Region
+from regionquota.explorer.choices import Choices, number, numbers
+from regionquota.explorer.drive import finish
+from regionquota.explorer.logs import quiet
+from regionquota.explorer.processes import Agent
+from regionquota.explorer.quotas import LIMITS, MONTH_ENDS, PART, QUOTAS, REGIONS, policy_of
+from regionquota.explorer.rest import end
+from regionquota.explorer.world import CASTS, Start, World
+from regionquota.ports import RegionRecord
+
+COUNT: Final = 60
+_LENGTHS: Final = (0, 40, 120, 240)
+_ENDED_KEPT: Final = 2
+_WHOLE_CAST: Final = len(CASTS) - 1
+_NEVER_FAULTY: Final = 2
+
+
+@cache
+def starts() -> Sequence[Start]:
+    """All of them, the same in every process."""
+    with quiet():
+        return [_start(serial) for serial in range(COUNT)]
+
+
+def _start(serial: int) -> Start:
+    kind = list(Kind)[serial % 3]
+    empty = _empty(serial, kind)
+    steps = _LENGTHS[serial // 3 % len(_LENGTHS)]
+    # The first number chooses the cast, and that nothing fails.
+    world = World(empty, Choices([_WHOLE_CAST + len(CASTS) * _NEVER_FAULTY, *numbers(serial + 10**6, steps)]))
+    while world.step():
+        pass
+    end(world)
+    return _at_rest(world, empty)
+
+
+def _at_rest(world: World, empty: Start) -> Start:
+    world.resign()
+    if empty.serial % 2:
+        world.time = max(world.time, MONTH_ENDS - number(empty.serial, 0) % 12)
+    _settle_in(world)
+    stores = {region: store.summed_up(_ENDED_KEPT) for region, store in world.stores.items()}
+    revision = world.etcd.revision
+    etcd = world.etcd.copy(world)
+    if revision > 2:
+        etcd.compact(revision)
+    largest = {key: known[1].limit for key, known in world.checks.documents.items()}
+    for at in {at for known in world.checks.regions.values() for at in known.spent}:
+        spent = sum(known.spent.get(at, 0) for known in world.checks.regions.values())
+        largest[at[0]] = max(largest[at[0]], spent)
+    for key in QUOTAS:
+        held = sum(known.held[key].slice for known in world.checks.regions.values() if key in known.held)
+        largest[key] = max(largest[key], held)
+    return Start(
+        serial=empty.serial,
+        kind=empty.kind,
+        time=world.time,
+        etcd=etcd,
+        stores=stores,
+        largest=largest,
+        version=world.version,
+        names=world.named,
+    )
+
+
+def _settle_in(world: World) -> None:
+    """The servers of most regions are alive, and have said what they want."""
+    world.choices = Choices(())
+    for region in list(world.checks.records)[: 3 - (world.time % 4 < 1)]:
+        for number_ in range(2):
+            agent = Agent(world, f"{region}{number_}", region)
+            for key in QUOTAS:
+                agent.meter.denied(key, number(int(world.time), number_) % 4)
+            finish(agent.attendance.attend())
+            finish(agent.attendance.report())
+    world.check()
+
+
+def _empty(serial: int, kind: Kind) -> Start:
+    """Two regions have joined; the third does when it first wants something."""
+    clock = _Stopped(MONTH_ENDS - 600.0 - 7 * serial)
+    etcd = MemoryCoordination(clock)
+    for region in REGIONS[: 2 + serial % 2]:
+        finish(etcd.swap_region(RegionRecord(region), 0))
+    guarantee = 2 if serial % 5 == 4 else 0
+    for key in QUOTAS:
+        policy = policy_of(kind, guarantee if key == PART else 0)
+        limit = VersionedLimit(LIMITS[key], 1)
+        finish(etcd.swap(key, 0, new_allocation(kind, LimitSource.PLAN, limit, policy)))
+    stores: dict[Region, MemoryRegionStore] = {region: MemoryRegionStore(region) for region in REGIONS}
+    return Start(serial, kind, clock.now(), etcd, stores, dict(LIMITS), 1, 0)
+
+
+class _Stopped:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def now(self) -> float:
+        return self._seconds
