@@ -103,7 +103,9 @@ class Caller(Process):
     def _reserve(self) -> Reserve:
         choices, name = self.world.choices, self.world.name()
         key = choices.one_of((WHOLE, PART))
-        amount, ttl_s = 1 + choices.pick(5), choices.one_of((40, 40, 5))
+        held = self.world.stores[self.store.region].held.get(key)
+        everything = max(1, held.counter.slice - held.counter.in_use) if held is not None else 1
+        amount, ttl_s = choices.one_of((1, 2, 3, 5, everything, everything)), choices.one_of((40, 40, 5))
         return _reservation(f"r{name}", key, amount, f"q{name}", ttl_s)
 
     def _adjust(self) -> Adjust:

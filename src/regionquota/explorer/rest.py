@@ -31,7 +31,7 @@ def end(world: World) -> None:
     for region, book in world.books.items():
         for command in list(book.unsure):
             work = ask(world, book, StorePort(world, world.stores[region]), command, world.time)
-            _drive(world, work)
+            drive(world, work)
         _compare(world, region, book)
 
 
@@ -59,22 +59,22 @@ def come_to_rest(world: World) -> None:
     planner = Planner(world, "planner-rest", None)
     for _ in range(_ROUNDS):
         for agent in agents:
-            _drive(world, agent.attendance.attend())
-            _drive(world, agent.store.expire(world.time, 100))
-            _drive(world, agent.follower.relist())
-            _drive(world, agent.follower.settle())
-            _drive(world, agent.attendance.report())
-        _drive(world, planner.coordinator.hold())
-        _drive(world, planner.coordinator.plan())
+            drive(world, agent.attendance.attend())
+            drive(world, agent.store.expire(world.time, 100))
+            drive(world, agent.follower.relist())
+            drive(world, agent.follower.settle())
+            drive(world, agent.attendance.report())
+        drive(world, planner.coordinator.hold())
+        drive(world, planner.coordinator.plan())
         world.time += 1.0
     for agent in agents:
-        _drive(world, agent.follower.relist())
-        _drive(world, agent.follower.settle())
+        drive(world, agent.follower.relist())
+        drive(world, agent.follower.settle())
     _look_at_rest(world)
     _claim_the_pools(world, agents)
 
 
-def _drive(world: World, work: Work) -> None:
+def drive(world: World, work: Work) -> None:
     """A check after every call, as everywhere."""
     try:
         while True:
@@ -115,7 +115,7 @@ def _claim_the_pools(world: World, agents: list[Agent]) -> None:
     for key in QUOTAS:
         pool = max(0, world.checks.documents[key][1].pool)
         work = claim(key, agent.region, agent.etcd, agent.store, wanted=pool, share=1.0, now=world.time)
-        _drive(world, work)
+        drive(world, work)
         left = world.checks.documents[key][1].pool
         if pool and left:
             raise Violation(Invariant.REST, f"{left} of {key} cannot be claimed")

@@ -6,16 +6,18 @@ from typing import Final
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
-from regionquota.core.allocation import LimitSource, VersionedLimit, new_allocation
+from regionquota.core.allocation import LimitSource, Move, VersionedLimit, new_allocation, request_moves
+from regionquota.core.commands import Commit, Reserve
 from regionquota.core.quota import Kind, Region
 from regionquota.explorer.choices import Choices, number, numbers
 from regionquota.explorer.drive import finish
 from regionquota.explorer.logs import quiet
 from regionquota.explorer.processes import Agent
 from regionquota.explorer.quotas import LIMITS, MONTH_ENDS, PART, QUOTAS, REGIONS, policy_of
-from regionquota.explorer.rest import end
+from regionquota.explorer.rest import drive, end
 from regionquota.explorer.world import CASTS, Start, World
 from regionquota.ports import RegionRecord
+from regionquota.region.steps import claim
 
 COUNT: Final = 60
 _LENGTHS: Final = (0, 40, 120, 240)
@@ -47,7 +49,7 @@ def _at_rest(world: World, empty: Start) -> Start:
     world.resign()
     if empty.serial % 2:
         world.time = max(world.time, MONTH_ENDS - number(empty.serial, 0) % 12)
-    _settle_in(world)
+    _settle_in(world, empty.serial)
     stores = {region: store.summed_up(_ENDED_KEPT) for region, store in world.stores.items()}
     revision = world.etcd.revision
     etcd = world.etcd.copy(world)
@@ -72,7 +74,7 @@ def _at_rest(world: World, empty: Start) -> Start:
     )
 
 
-def _settle_in(world: World) -> None:
+def _settle_in(world: World, serial: int) -> None:
     """The servers of most regions are alive, and have said what they want."""
     world.choices = Choices(())
     for region in list(world.checks.records)[: 3 - (world.time % 4 < 1)]:
@@ -80,9 +82,37 @@ def _settle_in(world: World) -> None:
             agent = Agent(world, f"{region}{number_}", region)
             for key in QUOTAS:
                 agent.meter.denied(key, number(int(world.time), number_) % 4)
-            finish(agent.attendance.attend())
-            finish(agent.attendance.report())
+            drive(world, agent.attendance.attend())
+            drive(world, agent.attendance.report())
+    if serial % 4:
+        _spend(world, serial)
+    if world.time > MONTH_ENDS - 60:
+        _ask_for_moves(world)
     world.check()
+
+
+def _spend(world: World, serial: int) -> None:
+    """Nothing is left in the pools; some regions have used up all they have, others nothing."""
+    for at, region in enumerate(world.names):
+        agent = Agent(world, f"{region}0", region)
+        for key in QUOTAS:
+            share = 1 / (len(world.names) - at)
+            drive(world, claim(key, region, agent.etcd, agent.store, wanted=99, share=share, now=world.time))
+            units = world.checks.documents[key][1].slice_of(region) * (number(serial, at) % 3) // 2
+            if units:
+                name = f"{serial}-{region}-{key.scope}"
+                drive(world, agent.store.transact([Reserve(name, key, units, name, b"", 60), Commit(name)], world.time))
+
+
+def _ask_for_moves(world: World) -> None:
+    """Everything of the largest slice is asked for, elsewhere, just when the period ends."""
+    world.check()
+    for key, (revision, document) in world.checks.documents.items():
+        donor = max(document.slices, key=document.slice_of, default=None)
+        if donor is not None and document.slice_of(donor):
+            target = world.names[(world.names.index(donor) + 1) % len(world.names)]
+            moves = [Move("asked", donor, target, document.slice_of(donor))]
+            finish(world.etcd.swap(key, revision, request_moves(document, moves)))
 
 
 def _empty(serial: int, kind: Kind) -> Start:

@@ -1,0 +1,204 @@
+"""Many runs, on several processes, and what came of them."""
+
+import gc
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any, Final
+
+from regionquota.explorer.choices import shrink
+from regionquota.explorer.faults import EXPLORED
+from regionquota.explorer.invariants import Violation
+from regionquota.explorer.logs import quiet
+from regionquota.explorer.run import Script, fails_like, run, script
+from regionquota.explorer.seen import Seen
+from regionquota.explorer.starts import starts
+
+_REPORT_S: Final = 1.0
+_MOST_VIOLATIONS: Final = 20
+"""Enough to look at; the first is shrunk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Ends after so many different `runs`, or `seconds`, whichever comes first."""
+
+    runs: int
+    seconds: float
+    workers: int
+    first_seed: int = 0
+
+
+@dataclass(slots=True)
+class Tally:
+    """`runs` that differ from each other in what they chose. Those that repeat one are in `repeated`."""
+
+    runs: int = 0
+    repeated: int = 0
+    distinct_states: int = 0
+    seconds: float = 0.0
+    faults: dict[str, int] = field(default_factory=lambda: {fault.value: 0 for fault in EXPLORED})
+    violations: list[tuple[int, str]] = field(default_factory=list)
+
+    def plain(self) -> dict[str, Any]:
+        return {
+            "runs": self.runs,
+            "distinct_states": self.distinct_states,
+            "violations": len(self.violations),
+            "seconds": round(self.seconds, 1),
+            "faults": self.faults,
+            "repeated": self.repeated,
+            "seeds": [seed for seed, _ in self.violations],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """A violation as a person wants to read it."""
+
+    steps: int
+    script: Script
+    lines: Sequence[str]
+    said: str
+
+
+def explore(options: Options, on_progress: Callable[[Tally], None] = lambda _: None) -> Tally:
+    """Seeds from `first_seed` on. One worker works in this process."""
+    starts()
+    began = time.monotonic()
+    if options.workers == 1:
+        tally, paths, states = _Worker(options, 0, on_progress).work()
+        return _close(tally, paths, states, began)
+    context = multiprocessing.get_context("fork")  # digests agree only between children of one parent
+    pipes = [context.Pipe(duplex=False) for _ in range(options.workers)]
+    children = [
+        context.Process(target=_child, args=(options, number, writer), daemon=True)
+        for number, (_, writer) in enumerate(pipes)
+    ]
+    for child, (_, writer) in zip(children, pipes, strict=True):
+        child.start()
+        writer.close()
+    tally, paths, states = _gather([reader for reader, _ in pipes], on_progress)
+    for child in children:
+        child.join()
+    return _close(tally, paths, states, began)
+
+
+def _close(tally: Tally, paths: Seen, states: Seen, began: float) -> Tally:
+    done = tally.runs + tally.repeated
+    tally.runs = paths.count()
+    tally.repeated = done - tally.runs
+    tally.distinct_states = states.count()
+    tally.seconds = time.monotonic() - began
+    tally.violations.sort()
+    return tally
+
+
+def _gather(readers: list[Connection], on_progress: Callable[[Tally], None]) -> tuple[Tally, Seen, Seen]:
+    paths, states = Seen(), Seen()
+    latest: dict[int, Tally] = {}
+    open_ = {id(reader): reader for reader in readers}
+    while open_:
+        for reader in wait(list(open_.values())):
+            assert isinstance(reader, Connection)
+            try:
+                heard, seen = reader.recv()
+            except EOFError:
+                del open_[id(reader)]
+                continue
+            latest[id(reader)] = heard
+            if seen is not None:
+                paths.merge(seen[0])
+                states.merge(seen[1])
+        on_progress(_sum(list(latest.values())))
+    if len(latest) < len(readers):
+        raise RuntimeError("a worker of the explorer died before it said anything")
+    return _sum(list(latest.values())), paths, states
+
+
+def _sum(tallies: Sequence[Tally]) -> Tally:
+    total = Tally()
+    for one in tallies:
+        total.runs += one.runs
+        total.repeated += one.repeated
+        total.distinct_states += one.distinct_states
+        total.seconds = max(total.seconds, one.seconds)
+        total.violations += one.violations
+        for fault, count in one.faults.items():
+            total.faults[fault] += count
+    return total
+
+
+def _child(options: Options, number: int, writer: Connection) -> None:
+    worker = _Worker(options, number, lambda tally: writer.send((tally, None)))
+    tally, paths, states = worker.work()
+    writer.send((tally, (paths, states)))
+    writer.close()
+
+
+class _Worker:
+    """Takes every so many-th seed."""
+
+    def __init__(self, options: Options, number: int, on_progress: Callable[[Tally], None]) -> None:
+        self._options = options
+        self._seed = options.first_seed + number
+        self._wanted = options.runs // options.workers + (number < options.runs % options.workers)
+        self._on_progress = on_progress
+        self._tally = Tally()
+        self._paths = Seen()
+        self._states = Seen()
+
+    def work(self) -> tuple[Tally, Seen, Seen]:
+        gc.collect()
+        gc.freeze()  # what is here stays: no collection has to look at it again
+        began = said = time.monotonic()
+        with quiet():
+            while self._tally.runs < self._wanted and len(self._tally.violations) < _MOST_VIOLATIONS:
+                self._one()
+                now = time.monotonic()
+                if now - said >= _REPORT_S:
+                    said = now
+                    self._tally.seconds = now - began
+                    self._on_progress(self._tally)
+                if now - began >= self._options.seconds:
+                    break
+        gc.unfreeze()
+        return self._tally, self._paths, self._states
+
+    def _one(self) -> None:
+        tally, seed = self._tally, self._seed
+        self._seed += self._options.workers
+        done = run(script(seed))
+        if self._paths.add(done.path):
+            tally.runs += 1
+        else:
+            tally.repeated += 1
+        for state in done.states:
+            tally.distinct_states += self._states.add(state)
+        for fault, count in done.faults.items():
+            tally.faults[fault] += count
+        if done.violation is not None:
+            tally.violations.append((seed, str(done.violation)))
+
+
+def tell(wanted: Script) -> tuple[list[str], Violation | None]:
+    """A run again, in words."""
+    lines: list[str] = []
+    with quiet():
+        found = run(wanted, lines.append).violation
+    return lines, found
+
+
+def story(wanted: Script) -> Story | None:
+    """The shortest run that was found to break what `wanted` breaks. None: it breaks nothing."""
+    starts()
+    with quiet():
+        found = run(wanted).violation
+        if found is None:
+            return None
+        shrunk = Script(wanted.start, tuple(shrink(wanted.numbers, fails_like(wanted, found))), wanted.rest)
+    lines, violation = tell(shrunk)
+    assert violation is not None
+    return Story(len(shrunk.numbers) - 1, shrunk, lines, str(violation))
