@@ -1,15 +1,16 @@
 PYTHON ?= python3
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+EXPLORE_ARGS ?=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint clean
+.PHONY: help setup demo test bench explore ablations lint clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED)  ## create .venv with everything pinned (PYTHON=python3.12 chooses the interpreter)
 
@@ -25,6 +26,13 @@ demo: setup  ## watch three regions share a quota (DEMO_ARGS="--bins 40" makes i
 
 bench: setup  ## measure reserves beside pgbench, about four minutes (BENCH_ARGS="--json")
 	$(BIN)/regionquota bench $(BENCH_ARGS)
+
+explore: setup  ## explore a million interleavings, about ten minutes (EXPLORE_ARGS="--seconds 60")
+	$(BIN)/regionquota explore $(EXPLORE_ARGS)
+	$(BIN)/regionquota explore --exhaustive
+
+ablations: setup  ## take out each safeguard, and write down what goes wrong (docs/ablations.md)
+	$(BIN)/regionquota explore --ablate all --table docs/ablations.md
 
 test: lint  ## lint, then run all tests
 	$(BIN)/pytest

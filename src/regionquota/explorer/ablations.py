@@ -1,6 +1,6 @@
 """Every safeguard, and what happens without it: each switch takes out one, in this process, and nothing else."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -18,7 +18,7 @@ SEEDS_TO_FIND: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Ablation:
-    """`stated` is the document, in `docs` or at the root, that says what the safeguard is for."""
+    """A switch; `safeguard` says what holds as long as it is on."""
 
     name: str
     safeguard: str
@@ -70,13 +70,48 @@ def find(ablation: Ablation, seeds: Sequence[int] = range(SEEDS_TO_FIND)) -> Mis
     return None
 
 
-def table(missed: Sequence[Missed]) -> str:
-    """As it stands in docs/ablations.md."""
+def document(missed: Sequence[Missed]) -> str:
+    """docs/ablations.md."""
+    invariants = [f"| {one} | {(_MEANING[one])} |" for one in Invariant]
     rows = [
-        f"| `{one.ablation.name}` | {one.ablation.safeguard} | {one.seed} | {one.invariant} {one.invariant.name.lower()} |"
+        f"| `{one.ablation.name}` | {one.ablation.safeguard} | {one.seed} | {one.invariant} |"
         for one in missed
     ]
-    return "\n".join(["| switch | without | seed | broken |", "|---|---|---:|---|", *rows])
+    return "\n".join(
+        [
+            _HEAD,
+            "| letter | what must hold |",
+            "|---|---|",
+            *invariants,
+            "",
+            "| switch | the safeguard that is off | seed | broken |",
+            "|---|---|---:|---|",
+            *rows,
+            "",
+        ]
+    )
 
 
-Finder: TypeAlias = Callable[[Ablation], Missed | None]
+_HEAD: Final = """# Without it
+
+Each row takes one safeguard out of the product, within the explorer's process, and names the first seed of
+`regionquota explore` that shows what it is for: `regionquota explore --ablate SWITCH` says how. The table is written by
+`make ablations`; a test runs every seed again, and finds the table as it stands here.
+"""
+
+_MEANING: Final = {
+    Invariant.ADDS_UP: "pool + retired + slices = limit, in every document",
+    Invariant.OWNED: "no region holds more in Postgres than it owns in etcd",
+    Invariant.PROMISE: "in each period all regions together hold, and spend but for recorded debt, no more than the "
+    "largest limit in force",
+    Invariant.BALANCES: "every counter adds up, its holds are what is reserved, its ledgers replay to it; nothing "
+    "that the product asserts is false",
+    Invariant.ONCE: "nothing has its effect twice, and what was acknowledged has it",
+    Invariant.ANSWER: "who asks is answered for what was asked",
+    Invariant.STATES: "reservations change by the table, in their time, for one operation",
+    Invariant.TIME: "periods and versions never fall; no more leaks than the refill allows",
+    Invariant.DEBT: "nothing is admitted while anything is owed",
+    Invariant.LEADER: "nothing is written by a coordinator that no longer leads",
+    Invariant.FROZEN: "no round names a region that it read as frozen; a region thaws when it has caught up",
+    Invariant.REST: "once faults stop, everything that can be used can be used",
+}
