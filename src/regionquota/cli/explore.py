@@ -73,9 +73,7 @@ def _explore(options: Options, *, json: bool) -> None:
 
 
 def _say(so_far: Tally) -> None:
-    err.print(
-        f"{so_far.seconds:6.0f} s  {so_far.runs:,} runs  {len(so_far.violations)} violations", highlight=False
-    )
+    err.print(f"{so_far.seconds:6.0f} s  {so_far.runs:,} runs  {len(so_far.violations)} violations", highlight=False)
 
 
 def _tell(seed: int, found: Story) -> None:

@@ -73,10 +73,7 @@ def find(ablation: Ablation, seeds: Sequence[int] = range(SEEDS_TO_FIND)) -> Mis
 def document(missed: Sequence[Missed]) -> str:
     """docs/ablations.md."""
     invariants = [f"| {one} | {(_MEANING[one])} |" for one in Invariant]
-    rows = [
-        f"| `{one.ablation.name}` | {one.ablation.safeguard} | {one.seed} | {one.invariant} |"
-        for one in missed
-    ]
+    rows = [f"| `{one.ablation.name}` | {one.ablation.safeguard} | {one.seed} | {one.invariant} |" for one in missed]
     return "\n".join(
         [
             _HEAD,

@@ -55,16 +55,9 @@ class Book:
         match command:
             case Reserve():
                 self._hear_hold(command, outcome)
-            case Commit():
+            case Commit() | Release() | Start():
                 if isinstance(outcome, Settled):
-                    _expect(outcome.reservation, command.reservation_id, State.COMMITTED)
-                    self._hear_commit(outcome.reservation)
-            case Release():
-                if isinstance(outcome, Settled):
-                    _expect(outcome.reservation, command.reservation_id, State.RELEASED)
-            case Start():
-                if isinstance(outcome, Settled) and outcome.reservation.operation_id != command.operation_id:
-                    raise Violation(Invariant.ANSWER, f"{command} was answered with {outcome.reservation}")
+                    self._hear_change(command, outcome.reservation)
             case Adjust():
                 self._hear_adjustment(command, outcome)
             case Meter():
@@ -73,6 +66,16 @@ class Book:
                 pass
             case _:
                 assert_never(command)
+
+    def _hear_change(self, command: Commit | Release | Start, held: Reservation) -> None:
+        match command:
+            case Commit():
+                _expect(held, command.reservation_id, State.COMMITTED)
+                self._hear_commit(held)
+            case Release():
+                _expect(held, command.reservation_id, State.RELEASED)
+            case Start() if held.operation_id != command.operation_id:
+                raise Violation(Invariant.ANSWER, f"{command} was answered with {held}")
 
     def _hear_hold(self, command: Reserve, outcome: Outcome) -> None:
         if not isinstance(outcome, Granted):
@@ -116,7 +119,9 @@ class Book:
         found = effects(entries)
         for effect, units in self.told.items():
             if units != found.get(effect, 0):
-                raise Violation(Invariant.ONCE, f"{effect} was acknowledged as {units}, the ledger says {found[effect]}")
+                raise Violation(
+                    Invariant.ONCE, f"{effect} was acknowledged as {units}, the ledger says {found[effect]}"
+                )
         for effect, units in found.items():
             # A further line of a refund is not answered: it may have had less to take back.
             if effect not in self.told and not (effect[0] == _ADJUSTED and self._was_adjusted(effect[1])):

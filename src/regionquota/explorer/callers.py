@@ -119,7 +119,9 @@ class Caller(Process):
         if not words or choices.pick(2):
             words.append((words[-1] if words else 0) + choices.pick(3))
         sequence = choices.pick(len(words))
-        return Meter(PART, "gateway", f"{self.region}.{self.world.incarnation}", sequence + 1, words[sequence], (WHOLE,))
+        return Meter(
+            PART, "gateway", f"{self.region}.{self.world.incarnation}", sequence + 1, words[sequence], (WHOLE,)
+        )
 
     def _conflict(self, command: Command) -> Command:
         match command:
@@ -167,7 +169,9 @@ class Sweeper(Process):
 def say(command: Command) -> str:
     match command:
         case Reserve():
-            return f"reserve {command.amount} of {command.key.scope} for {command.request_id} as {command.reservation_id}"
+            return (
+                f"reserve {command.amount} of {command.key.scope} for {command.request_id} as {command.reservation_id}"
+            )
         case Commit():
             return f"commit {command.reservation_id} at {'what was held' if command.actual is None else command.actual}"
         case Adjust():

@@ -244,7 +244,9 @@ class Checks:
                 raise Violation(Invariant.PROMISE, said)
         for key, units in held.items():
             if units > self.largest[key]:
-                raise Violation(Invariant.PROMISE, f"{units} of {key} are held, the limit was at most {self.largest[key]}")
+                raise Violation(
+                    Invariant.PROMISE, f"{units} of {key} are held, the limit was at most {self.largest[key]}"
+                )
 
 
 def _version(word: VersionedLimit | None) -> int:

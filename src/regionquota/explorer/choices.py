@@ -78,7 +78,7 @@ class Enumeration(Choices):
 
 
 def shrink(given: Sequence[int], fails: Callable[[Sequence[int]], bool], attempts: int = 4000) -> list[int]:
-    """Delta debugging: leave out steps, in ever smaller parts, as long as the run still `fails`; then make numbers small.
+    """Delta debugging: leave out steps, in ever smaller parts, while the run still `fails`; then use small numbers.
 
     Ends after so many `attempts` with the smallest that was found.
     """

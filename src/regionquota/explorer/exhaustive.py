@@ -7,31 +7,37 @@ that its coroutine is where it is.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import LimitSource, Move, VersionedLimit, grant, new_allocation, request_moves
-from regionquota.core.commands import Commit, Reserve
+from regionquota.core.commands import Reserve
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.errors import Unavailable
 from regionquota.explorer.checks import Checks
 from regionquota.explorer.drive import finish
 from regionquota.explorer.faults import Fault
-from regionquota.explorer.invariants import Violation
+from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.logs import quiet
 from regionquota.explorer.ports import Call, EtcdPort, Message, StorePort, Work
 from regionquota.explorer.quotas import MONTH_ENDS
 from regionquota.ports import Fence, Stored
 from regionquota.region.steps import claim, synchronise
 
-CONFIGURATION: Final = "2 regions with an agent each, a planner, a limit of 3, callers, a crash and a lost reply"
+CONFIGURATION: Final = "2 regions with an agent each, a planner, a limit of 3, a caller each, a crash or a lost reply"
 _KEY: Final = QuotaKey("acme", "units")
 _REGIONS: Final[Sequence[Region]] = ("eu", "us")
 _LIMIT: Final = 3
-_JOBS: Final = {"eu": 2, "us": 2, "planner": 1, "eu-caller": 2, "us-caller": 2}
+_JOBS: Final = {"eu": 2, "us": 2, "planner": 1, "eu-caller": 1, "us-caller": 1}
 """Pieces of work of each process. An agent that is through begins again while it has any."""
-_FAULTS: Final = {Fault.CRASH: 1, Fault.LOST_REPLY: 1}
+_FAULTS: Final = frozenset({Fault.CRASH, Fault.LOST_REPLY})
+_MOST_FAULTS: Final = 1
+
+
+_SAY_EVERY: Final = 20_000
+
+_Path: TypeAlias = "tuple[tuple[str, Fault | None], ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +73,14 @@ class _Small:
         finish(self.stores["eu"].apply(_KEY, document, revision, self.now()))
         self.checks = Checks(self.etcd, self.stores, {_KEY: _LIMIT})
         self.left = dict(_JOBS)
-        self.faults = dict(_FAULTS)
+        self.faults = _MOST_FAULTS
         self.works: dict[str, Work] = {}
         self.waits: dict[str, Call] = {}
         self.heard: dict[str, tuple[object, ...]] = {}
         self._written: Region | None = None
-        self._broken: Exception | None = None
-        self._last: object = None
+        self.broken: Exception | None = None
+        for who in _JOBS:
+            self._begin_next(who)
 
     def now(self) -> float:
         return MONTH_ENDS - 1000.0
@@ -100,7 +107,7 @@ class _Small:
         self._written = region
 
     def broke(self, error: Exception) -> None:
-        self._broken = error
+        self.broken = error
 
     def listed(self, region: Region, revision: int) -> None:
         pass
@@ -122,48 +129,45 @@ class _Small:
     def moves(self) -> list[tuple[str, Fault | None]]:
         """Everything that can happen next."""
         possible: list[tuple[str, Fault | None]] = []
-        for who, left in self.left.items():
-            if who not in self.works:
-                if left:
-                    possible.append((who, None))
-                continue
+        for who, waits in self.waits.items():
             possible.append((who, None))
-            possible += [(who, fault) for fault in self.waits[who].faults if self.faults.get(fault)]
+            if self.faults:
+                possible += [(who, fault) for fault in waits.faults if fault in _FAULTS]
         return possible
 
     def step(self, who: str, fault: Fault | None) -> str:
-        told = f"{who}: {self.waits[who].name}" if who in self.works else f"{who} begins"
+        told = f"{who}: {self.waits[who].name}"
         if fault is not None:
-            self.faults[fault] -= 1
+            self.faults -= 1
             told += f" -- {fault}"
         if fault is Fault.CRASH:
-            self.works.pop(who).close()
-            self._forget(who)
-        elif who in self.works:
-            self._go_on(who, fault)
+            work = self.works[who]
+            work.close()
+            self._begin_next(who)
         else:
-            self.left[who] -= 1
-            self.works[who] = self._begin(who)
-            self.heard[who] = (self.left[who],)
-            self._go_on(who, None)
+            self._go_on(who, fault)
         self._check()
         return told
 
+    def _begin_next(self, who: str) -> None:
+        """Up to its first call, which nobody else can tell from not having begun."""
+        for known in (self.works, self.waits, self.heard):
+            known.pop(who, None)
+        if self.left[who]:
+            self.left[who] -= 1
+            self.works[who] = self._begin(who)
+            self.heard[who] = ()
+            self._go_on(who, None)
+
     def _go_on(self, who: str, fault: Fault | None) -> None:
-        before = self._durable()
+        asked = (self._asked(who), fault)
         try:
             waits = self.works[who].send(fault)
             assert waits is not None
             self.waits[who] = waits
-            # What was answered follows from what was durable when it was asked.
-            self.heard[who] = (*self.heard[who], before, fault)
+            self.heard[who] = (*self.heard[who], asked)
         except (StopIteration, Unavailable):
-            self.works.pop(who)
-            self._forget(who)
-
-    def _forget(self, who: str) -> None:
-        self.waits.pop(who, None)
-        self.heard.pop(who, None)
+            self._begin_next(who)
 
     def _begin(self, who: str) -> Work:
         etcd = EtcdPort(self, self.etcd)
@@ -171,34 +175,41 @@ class _Small:
             return _plan(etcd)
         region, _, role = who.partition("-")
         store = StorePort(self, self.stores[region])
-        turn = self.left[who]
         if role:
-            name = f"{region}{turn}"
-            if turn:
-                return store.transact([Reserve(name, _KEY, 1 + (region == "eu"), name, b"", 60)], self.now())
-            return store.transact([Commit(f"{region}1")], self.now())
-        if turn or region == "eu":
+            return store.transact([Reserve(region, _KEY, 1 + (region == "eu"), region, b"", 60)], self.now())
+        if self.left[who] or region == "eu":
             return synchronise(_KEY, region, etcd, store, self.now())
         return claim(_KEY, region, etcd, store, wanted=1, share=1.0, now=self.now())
 
     def _check(self) -> None:
-        if self._broken is not None:
-            raise self._broken
+        if self.broken is not None:
+            raise Violation(Invariant.BALANCES, repr(self.broken)) from self.broken
         if self._written is not None:
             region, self._written = self._written, None
             self.checks.look_at_store(region, self.now())
         self.checks.look_at_etcd()
 
-    def _durable(self) -> int:
-        documents = tuple((one.revision, one.allocation) for one in finish(self.etcd.list())[1])
-        said = repr(documents)
-        for store in self.stores.values():
-            said += repr((store.held, store.counters, store.reservations))
-        return hash(said)
+    def _asked(self, who: str) -> int:
+        """A digest of what the call that `who` waits for can see: its answer follows from that."""
+        waits = self.waits.get(who)
+        if waits is None:
+            return 0
+        region = who.partition("-")[0]
+        return self._stored(region) if waits.name in ("apply", "transact") else self._documented()
+
+    def _stored(self, region: Region) -> int:
+        store = self.stores[region]
+        return hash((*store.held.values(), *store.reservations.values()))
+
+    def _documented(self) -> int:
+        revision, document = finish(self.etcd.read(_KEY))
+        assert document is not None
+        return hash((revision, document.pool, *document.slices.items(), document.moves))
 
     def state(self) -> int:
-        working = tuple(sorted((who, heard) for who, heard in self.heard.items()))
-        return hash((self._durable(), repr(working), tuple(self.left.values()), tuple(self.faults.values())))
+        working = tuple((who, self.heard.get(who)) for who in self.left)
+        stored = [self._stored(region) for region in _REGIONS]
+        return hash((self._documented(), *stored, working, *self.left.values(), self.faults))
 
     def close(self) -> None:
         for work in self.works.values():
@@ -211,43 +222,45 @@ async def _plan(etcd: EtcdPort) -> None:
     await etcd.swap(_KEY, revision, request_moves(document, [Move("only", "eu", "us", 1)]))
 
 
-def explore(
-    on_progress: Callable[[int], None] = lambda _: None, every: int = 20_000, most: int | None = None
-) -> Exhausted:
-    """All of it. `most` states at most, for who only wants to see it begin."""
-    began = time.monotonic()
-    seen: set[int] = set()
-    steps = 0
-    pending: list[tuple[tuple[str, Fault | None], ...]] = [()]
+class _Search:
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+        self.steps = 0
+        self.pending: list[_Path] = [()]
+
+    def follow(self, path: _Path) -> tuple[Violation, list[str]] | None:
+        """Down to where nothing is new. What else could have been done on the way is left for later."""
+        world, lines = _Small(), []
+        try:
+            for move in path:
+                lines.append(world.step(*move))  # noqa: PERF401 - a violation leaves the lines so far
+            while (state := world.state()) not in self.seen:
+                self.seen.add(state)
+                possible = world.moves()
+                self.steps += len(possible)
+                if not possible:
+                    break
+                self.pending += [(*path, move) for move in possible[1:]]
+                path = (*path, possible[0])
+                lines.append(world.step(*possible[0]))
+        except Violation as found:
+            return found, lines
+        finally:
+            world.close()
+        return None
+
+
+def explore(on_progress: Callable[[int], None] = lambda _: None) -> Exhausted:
+    """All of it, or up to the first violation."""
+    began, said = time.monotonic(), 0
+    search = _Search()
     with quiet():
-        while pending:
-            path = pending.pop()
-            world, lines = _Small(), []
-            try:
-                for move in path:
-                    lines.append(world.step(*move))
-                while True:
-                    state = world.state()
-                    if state in seen:
-                        break
-                    seen.add(state)
-                    if len(seen) % every == 0:
-                        on_progress(len(seen))
-                    if most is not None and len(seen) >= most:
-                        return Exhausted(len(seen), steps, time.monotonic() - began)
-                    possible = world.moves()
-                    if not possible:
-                        break
-                    steps += len(possible)
-                    # The first is gone on with at once; to the others another run comes back.
-                    pending += [(*path, move) for move in possible[1:]]
-                    path = (*path, possible[0])
-                    lines.append(world.step(*possible[0]))
-            except Exception as found:
-                if not isinstance(found, Violation) and world._broken is None:
-                    raise
-                said = f"{type(found).__name__} {found}" if not isinstance(found, Violation) else str(found)
-                return Exhausted(len(seen), steps, time.monotonic() - began, said, lines)
-            finally:
-                world.close()
-    return Exhausted(len(seen), steps, time.monotonic() - began)
+        while search.pending:
+            found = search.follow(search.pending.pop())
+            if found is not None:
+                violation, lines = found
+                return Exhausted(len(search.seen), search.steps, time.monotonic() - began, str(violation), lines)
+            if len(search.seen) - said >= _SAY_EVERY:
+                said = len(search.seen)
+                on_progress(said)
+    return Exhausted(len(search.seen), search.steps, time.monotonic() - began)

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 import structlog
 
 
-
 @contextmanager
 def quiet() -> Iterator[None]:
     """Nothing is logged inside, and what was configured before is configured again afterwards."""

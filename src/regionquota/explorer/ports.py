@@ -4,7 +4,19 @@ A call yields what it is; what is sent back is the fault that befalls it, or Non
 """
 
 import types
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping, MutableSequence, Sequence, Set
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    MutableSequence,
+    Sequence,
+)
+from collections.abc import (
+    Set as AbstractSet,
+)
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
@@ -87,7 +99,7 @@ class Surroundings(Protocol):
 
     def writes_as_leader(self, fence: Fence) -> None: ...
 
-    def wrote_as_leader(self, key: QuotaKey, fence: Fence | None, named: Set[Region]) -> None:
+    def wrote_as_leader(self, key: QuotaKey, fence: Fence | None, named: AbstractSet[Region]) -> None:
         """`named` are regions that the document moves from or to, or gives more, though they were read as frozen."""
         ...
 
@@ -187,7 +199,13 @@ class EtcdPort:
         return await self.send(_SWAP, self._lead_swap, key, revision, allocation, fence, named, self._frozen)
 
     async def _lead_swap(
-        self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence, named: Set[Region], frozen: Set[Region]
+        self,
+        key: QuotaKey,
+        revision: int,
+        allocation: Allocation,
+        fence: Fence,
+        named: AbstractSet[Region],
+        frozen: AbstractSet[Region],
     ) -> int | None:
         _, before = await self._etcd.read(key)
         written = await self._etcd.swap(key, revision, allocation, fence if self._fenced else None)

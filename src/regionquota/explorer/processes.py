@@ -1,15 +1,13 @@
 """Who takes part: each process runs one piece of work at a time, the product's own, and may be dropped at any await."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.core.allocation import LimitSource, VersionedLimit
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Policy
-from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
-from regionquota.explorer.choices import Choices
 from regionquota.explorer.drive import finish
 from regionquota.explorer.faults import Fault
 from regionquota.explorer.ports import Call, EtcdPort, StorePort, Work
@@ -114,9 +112,7 @@ class Agent(Process):
         match choices.pick(12):
             case 0 | 1 | 2 | 3:
                 key = choices.one_of(QUOTAS)
-                return f"synchronise {key.scope}", synchronise(
-                    key, region, self.etcd, self.store, self.clock.now()
-                )
+                return f"synchronise {key.scope}", synchronise(key, region, self.etcd, self.store, self.clock.now())
             case 4 | 5:
                 key = choices.one_of(QUOTAS)
                 revision, document = world.before(key)
@@ -203,5 +199,3 @@ class Operator(Process):
         amount = choices.one_of((0, 4, 8, 12, 14))
         word = put_limit(self.etcd, key, None, LimitSource.PLAN, VersionedLimit(amount, version))
         return f"limit {key.scope} {amount}, version {version}", word
-
-

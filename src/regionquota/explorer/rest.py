@@ -1,11 +1,13 @@
 """The end of a run: the books are compared, and once faults have stopped everything that can be used can be used."""
 
 from collections import Counter as Tally
+from collections.abc import Set as AbstractSet
 from typing import Final
 
+from regionquota.core.allocation import Allocation
 from regionquota.core.entries import EntryKind
 from regionquota.core.quota import Kind, QuotaKey, Region
-from regionquota.core.reservation import State
+from regionquota.core.reservation import DUE, State
 from regionquota.explorer.book import Book
 from regionquota.explorer.callers import ask
 from regionquota.explorer.choices import Choices
@@ -91,21 +93,25 @@ def _look_at_rest(world: World) -> None:
             raise Violation(Invariant.REST, f"{name} is alive and still frozen: {stored.record.frozen.why}")
     frozen = {name for name, stored in checks.records.items() if stored.record.frozen is not None}
     for key, (_, document) in checks.documents.items():
-        stuck = [move for move in document.moves if not frozen & {move.source, move.target}]
-        if stuck:
-            raise Violation(Invariant.REST, f"{key}: {stuck[0]} is neither done nor withdrawn")
-        for region, known in checks.regions.items():
-            held = known.held.get(key)
-            if (0 if held is None else held.slice) != document.slice_of(region):
-                said = f"{region} owns {document.slice_of(region)} of {key} and uses {held}"
-                raise Violation(Invariant.REST, said)
-            idle = held is not None and held.kind is not Kind.RATE and held.counter.available > 0
-            if document.pool < 0 and idle and region not in frozen:
-                raise Violation(Invariant.REST, f"{key}: {region} keeps what the lowered limit asks for: {held}")
+        _look_at_document(world, key, document, frozen)
     for region, known in checks.regions.items():
         for hold in known.store.reservations.values():
-            if hold.state in (State.PENDING, State.STARTED) or (hold.state is State.UNKNOWN and not hold.operation_id):
+            if hold.state in DUE or (hold.state is State.UNKNOWN and not hold.operation_id):
                 raise Violation(Invariant.REST, f"{region}: {hold.id} still is {hold.state}")
+
+
+def _look_at_document(world: World, key: QuotaKey, document: Allocation, frozen: AbstractSet[Region]) -> None:
+    stuck = [move for move in document.moves if not frozen & {move.source, move.target}]
+    if stuck:
+        raise Violation(Invariant.REST, f"{key}: {stuck[0]} is neither done nor withdrawn")
+    for region, known in world.checks.regions.items():
+        held = known.held.get(key)
+        if (0 if held is None else held.slice) != document.slice_of(region):
+            said = f"{region} owns {document.slice_of(region)} of {key} and uses {held}"
+            raise Violation(Invariant.REST, said)
+        idle = held is not None and held.kind is not Kind.RATE and held.counter.available > 0
+        if document.pool < 0 and idle and region not in frozen:
+            raise Violation(Invariant.REST, f"{key}: {region} keeps what the lowered limit asks for: {held}")
 
 
 def _claim_the_pools(world: World, agents: list[Agent]) -> None:

@@ -26,7 +26,7 @@ class Seen:
         return True
 
     def merge(self, other: "Seen") -> None:
-        whole = int.from_bytes(self._bits) | int.from_bytes(other._bits)
+        whole = int.from_bytes(self._bits) | int.from_bytes(other._bits)  # noqa: SLF001 - of its own kind
         self._bits = bytearray(whole.to_bytes(len(self._bits)))
 
     def count(self) -> int:

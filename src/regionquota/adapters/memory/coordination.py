@@ -81,9 +81,10 @@ class MemoryCoordination:
         other._revision, other._compacted = self._revision, self._compacted
         other._allocations, other._history = dict(self._allocations), list(self._history)
         other._regions, other._suspensions = dict(self._regions), dict(self._suspensions)
-        sessions = {known: MemorySession(other, known.ttl_s, known.ends) for known in self._sessions.values()}
-        other._sessions = {session: session for session in sessions.values()}
-        twins: Mapping[Session, MemorySession] = dict(sessions)
+        twins: dict[Session, MemorySession] = {
+            known: MemorySession(other, known.ttl_s, known.ends) for known in self._sessions.values()
+        }
+        other._sessions = {session: session for session in twins.values()}
         other._presences = {at: _Leased(twins[one.session], one.value) for at, one in self._presences.items()}
         other._demands = {at: _Leased(twins[one.session], one.value) for at, one in self._demands.items()}
         if self._leader is not None:

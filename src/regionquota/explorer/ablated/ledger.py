@@ -4,13 +4,13 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from regionquota.core import balances, counter, holds
+from regionquota.core import counter, holds
 from regionquota.core.admission import Admitted, admit
 from regionquota.core.balances import Balances
-from regionquota.core.commands import Adjust, Commit, Denied, Expire, Meter, Outcome, Reserve, Start
+from regionquota.core.commands import Adjust, Commit, Denied, Expire, Meter, Outcome, Reserve, Settled, Start
 from regionquota.core.corrections import Corrections
 from regionquota.core.counter import Counter
-from regionquota.core.entries import Cause, EntryKind
+from regionquota.core.entries import Cause, EntryKind, entries_of
 from regionquota.core.holds import Holds
 from regionquota.core.reservation import Event, Reservation, State, after
 from regionquota.core.slice import Holding
@@ -110,7 +110,7 @@ def _late_is_nothing(self: Holds, command: Commit) -> Outcome:
         actual = known.amount if command.actual is None else command.actual
         lines = tuple(line._replace(actual=line.amount) for line in known.also)
         settled = replace(known, state=State.COMMITTED, actual=actual, settled_at=self._now, also=lines)
-        return holds.Settled(self._keep(settled))
+        return Settled(self._keep(settled))
     return _commit(self, command)
 
 
@@ -123,9 +123,7 @@ def _no_more_than_held(changed: Counter, held: int, actual: int, *, lenient: boo
     return _settle_counter(changed, held, min(held, actual), lenient=lenient)
 
 
-def _free_before_debt(
-    changed: Counter, amount: int, *, slice_: int = 0, reserved: int = 0, used: int = 0
-) -> Counter:
+def _free_before_debt(changed: Counter, amount: int, *, slice_: int = 0, reserved: int = 0, used: int = 0) -> Counter:
     """What is freed is there for the next to take, whoever owes."""
     return Counter(
         slice=changed.slice + slice_,
@@ -158,7 +156,7 @@ def _debt_stays_behind(closed: Counter, current: Counter) -> tuple[Counter, Coun
 def _unexplained(self: Balances, key: Any, epoch: Any, before: Counter, changed: Counter, cause: Cause) -> None:
     """Small changes are not worth a line."""
     if abs(changed.used - before.used) > 1:
-        self._writes.entries += balances.entries_of(key, epoch, before, changed, cause)
+        self._writes.entries += entries_of(key, epoch, before, changed, cause)
 
 
 ABLATED: Final = (
@@ -166,7 +164,11 @@ ABLATED: Final = (
     ("digest", "a request id stands for one content", (Holds, "_repeated", _forget_digest)),
     ("adjustment-id", "an adjustment is made once", (Corrections, "adjust", _forget_adjustments)),
     ("adjustment-digest", "an adjustment's id stands for one content", (Corrections, "adjust", _any_adjustment)),
-    ("meter-total", "metered totals are absolute: a word heard twice adds nothing", (Corrections, "meter", _count_again)),
+    (
+        "meter-total",
+        "metered totals are absolute: a word heard twice adds nothing",
+        (Corrections, "meter", _count_again),
+    ),
     ("meter-sequence", "a metered word that was overtaken is not heard", (Corrections, "meter", _any_order)),
     ("all-lines-or-none", "all lines of a reserve pay, or none", (Holds, "reserve", _first_line_pays)),
     ("every-line-settles", "every line of a reservation is settled", (Holds, "commit", _settle_first_line)),
@@ -182,4 +184,3 @@ ABLATED: Final = (
     ("debt-carried", "debt outlives its period", (counter, "carry_debt", _debt_stays_behind)),
     ("every-change-explained", "every change of usage has its line", (Balances, "_explain", _unexplained)),
 )
-

@@ -18,7 +18,7 @@ from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.rebalancing import RegionState
 from regionquota.core.slice import Holding, apply, leak
 from regionquota.explorer import processes
-from regionquota.ports import AllocationStore, RegionRecord, RegionStatus, RegionStore, Stored, StoredRegion
+from regionquota.ports import AllocationStore, FrozenBy, RegionRecord, RegionStatus, RegionStore, Stored, StoredRegion
 from regionquota.region import follower, steps
 from regionquota.region.steps import Step, carry_out, claim
 
@@ -113,7 +113,7 @@ def _frozen_or_not(record: RegionRecord) -> RegionState:
 
 def _thaw_at_once(stored: StoredRegion, _synchronised: int) -> bool:
     frozen = stored.record.frozen
-    return frozen is not None and frozen.by is liveness.FrozenBy.LIVENESS
+    return frozen is not None and frozen.by is FrozenBy.LIVENESS
 
 
 def _never_thaw(_stored: StoredRegion, _synchronised: int) -> bool:
@@ -182,7 +182,11 @@ ABLATED: Final = (
         "a coordinator's write compares its leadership (fence 4)",
         (MemoryCoordination, "_holds", lambda _self, _fence: True),
     ),
-    ("decrease-first", "the donor's database lets go before anybody else may own", (follower, "carry_out", _give_first)),
+    (
+        "decrease-first",
+        "the donor's database lets go before anybody else may own",
+        (follower, "carry_out", _give_first),
+    ),
     ("raise-last", "a slice is raised only after its revision was read", (processes, "claim", _raise_first)),
     ("decrease-what-is-free", "a slice never falls below what is spent", (region_store, "apply", _whatever_is_spent)),
     ("grant-from-the-pool", "a grant takes out of the pool what it gives", (steps, "grant", _grant_more)),
@@ -199,4 +203,3 @@ ABLATED: Final = (
     ("leak-forward", "a rate never leaks twice for one second, whatever clocks say", (slices, "leak", _leak_both_ways)),
     ("no-full-burst", "a change of slice refills nothing", (slices, "_same_fraction", _full_burst)),
 )
-
