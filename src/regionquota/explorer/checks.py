@@ -40,6 +40,7 @@ class RegionChecks:
         self.counters: Mapping[tuple[QuotaKey, Epoch], Counter] = store.counters
         self.spent: Mapping[tuple[QuotaKey, Epoch], int] = {}
         self.slices: Mapping[QuotaKey, int] = {}
+        self.written = False
         self.turns = 0
         """Accounting periods that were begun."""
         self.entries: Final = len(store.entries)
@@ -60,6 +61,7 @@ class RegionChecks:
     def look(self, now: float) -> None:
         """After a write by somebody whose clock said `now`."""
         self.latest = max(self.latest, now)
+        self.written = True
         entries = self.store.entries
         if len(entries) > self._entries:
             added = entries[self._entries :]

@@ -39,6 +39,8 @@ def end(world: World) -> None:
 
 def _compare(world: World, region: Region, book: Book) -> None:
     known = world.checks.regions[region]
+    if not known.written and not book.told:
+        return
     if len(known.store.entries) > known.entries or book.told:
         book.compare(known.store.entries[known.entries :])
     carried = Tally[QuotaKey]()
