@@ -11,9 +11,9 @@ from regionquota.explorer.rest import come_to_rest, end
 from regionquota.explorer.starts import starts
 from regionquota.explorer.world import World
 
-STEPS: Final = 14
+STEPS: Final = 12
 """Of a run, the choice of the cast not counted. Starts are varied enough that most of what is found is found soon."""
-LONG: Final = 42
+LONG: Final = 40
 """Of one run in eight: some things need time."""
 REST_EVERY: Final = 32
 """One run in so many goes on until everything is at rest; that takes longer than the run."""
