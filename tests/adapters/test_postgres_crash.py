@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from tests.clocks import Clock
 from tests.contract import region_store_fixtures as fixtures
 from tests.core.builders import NOON, QUOTA, adjust, allocation, differences, reservation_name, reserve
-from tests.region.explorer import Clock
 
 from regionquota.adapters.postgres.transaction import Deadlines
 from regionquota.core.commands import Adjusted, Command, Commit, Granted, Outcome, Release, Settled

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
+from tests.clocks import Clock
 from tests.contract import region_store_fixtures as fixtures
 from tests.core.builders import NOON, QUOTA, allocation, differences, reservation_name, reserve
-from tests.region.explorer import Clock
 
 from regionquota.adapters.postgres.transaction import Deadlines, open_pool
 from regionquota.core.commands import Granted

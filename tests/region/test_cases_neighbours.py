@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 import pytest
+from tests.clocks import Clock
 from tests.contract import region_store_fixtures as fixtures
 from tests.core.builders import NOON, QUOTA, allocation, differences, reservation_name, reserve
-from tests.region.explorer import Clock
 
 from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.core.commands import Command, Commit, Granted, Release, Settled

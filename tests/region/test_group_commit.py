@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.clocks import Clock
 from tests.contract import region_store_fixtures as fixtures
 from tests.core.builders import NOON, QUOTA, adjust, allocation, differences, finish, reservation_name, reserve
-from tests.region.explorer import Clock
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.commands import Command, Commit, Denied, Granted, NotFound, Outcome, Release, Reserve, Settled

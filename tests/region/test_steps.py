@@ -1,10 +1,10 @@
-"""The agent's steps, one at a time. What happens between them is in test_interleavings."""
+"""The agent's steps, one at a time. What happens between them is what `regionquota explore` looks at."""
 
 from typing import Any
 
 import pytest
+from tests.clocks import Clock
 from tests.core.builders import NOON, QUOTA, adjust, allocation, move
-from tests.region.explorer import Clock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore

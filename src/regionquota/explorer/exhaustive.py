@@ -25,7 +25,7 @@ from regionquota.explorer.quotas import MONTH_ENDS
 from regionquota.ports import Fence, Stored
 from regionquota.region.steps import claim, synchronise
 
-CONFIGURATION: Final = "2 regions with an agent each, a planner, a limit of 3, a caller each, two crashes or lost replies"
+CONFIGURATION: Final = "2 regions with an agent and a caller each, a planner, a limit of 3, two crashes or lost replies"
 _KEY: Final = QuotaKey("acme", "units")
 _REGIONS: Final[Sequence[Region]] = ("eu", "us")
 _LIMIT: Final = 3

@@ -166,6 +166,10 @@ class World:
         if named:
             raise Violation(Invariant.FROZEN, f"a round names {', '.join(sorted(named))} in {key}, read as frozen")
 
+    def history(self, key: QuotaKey) -> Sequence[tuple[int, Allocation]]:
+        """Every revision of the document since the run began."""
+        return [(revision, document) for revision, document in self._history[key] if document is not None]
+
     # -- what processes ask --
 
     def name(self) -> int:
