@@ -8,7 +8,7 @@ import typer
 from regionquota.cli.frame import JsonOption, command, err, out, print_json, print_table
 from regionquota.errors import InvalidRequest
 from regionquota.explorer import exhaustive
-from regionquota.explorer.ablations import ABLATIONS, Missed, document, find
+from regionquota.explorer.ablations import ABLATIONS, Missed, document, find, without
 from regionquota.explorer.campaign import Options, Story, Tally, explore, story, tell
 from regionquota.explorer.run import script
 
@@ -133,9 +133,20 @@ def _ablate(name: str, file: Path | None, *, json: bool) -> None:
             print_json({"switch": one.name, "seed": found.seed, "invariant": found.invariant, "said": found.said})
         else:
             out.print(f"{one.name}: seed {found.seed}: {found.said}", highlight=False, markup=False, soft_wrap=True)
-    for without in unmissed:
-        err.print(f"nobody misses {without}", highlight=False)
+    for nobody in unmissed:
+        err.print(f"nobody misses {nobody}", highlight=False)
+    if name != "all" and missed and not json:
+        _tell_without(missed[0])
     if file is not None:
         file.write_text(document(missed))
     if unmissed:
         raise typer.Exit(1)
+
+
+def _tell_without(missed: Missed) -> None:
+    with without(missed.ablation):
+        told = story(script(missed.seed))
+    if told is not None:
+        out.print(f"shrunk to {told.steps} steps, then {told.said}", highlight=False, markup=False, soft_wrap=True)
+        for line in told.lines:
+            out.print(line, highlight=False, markup=False, soft_wrap=True)

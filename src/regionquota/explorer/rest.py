@@ -63,27 +63,29 @@ def come_to_rest(world: World) -> None:
     planner = Planner(world, "planner-rest", None)
     for _ in range(_ROUNDS):
         for agent in agents:
-            drive(world, agent.attendance.attend())
-            drive(world, agent.store.expire(world.time, 100))
-            drive(world, agent.follower.relist())
-            drive(world, agent.follower.settle())
-            drive(world, agent.attendance.report())
-        drive(world, planner.coordinator.hold())
-        drive(world, planner.coordinator.plan())
+            drive(world, agent.attendance.attend(), agent.name)
+            drive(world, agent.store.expire(world.time, 100), agent.name)
+            drive(world, agent.follower.relist(), agent.name)
+            drive(world, agent.follower.settle(), agent.name)
+            drive(world, agent.attendance.report(), agent.name)
+        drive(world, planner.coordinator.hold(), planner.name)
+        drive(world, planner.coordinator.plan(), planner.name)
         world.time += 1.0
     for agent in agents:
-        drive(world, agent.follower.relist())
-        drive(world, agent.follower.settle())
+        drive(world, agent.follower.relist(), agent.name)
+        drive(world, agent.follower.settle(), agent.name)
     _look_at_rest(world)
     _claim_the_pools(world, agents)
 
 
-def drive(world: World, work: Work) -> None:
+def drive(world: World, work: Work, who: str = "at rest") -> None:
     """A check after every call, as everywhere."""
     try:
         while True:
-            work.send(None)
+            call = work.send(None)
             world.check()
+            if call is not None:
+                world.tell(f"{who}: {call.name}")
     except StopIteration:
         world.check()
 

@@ -235,8 +235,8 @@ class World:
             self._crash(process)
             return
         told = f"{process.name} ({process.job}): {process.waits.name}"
-        self.act(process, process.go_on, fault)
         self.tell(told if fault is None else f"{told} -- {fault}")
+        self.act(process, process.go_on, fault)
 
     def _crash(self, process: Process) -> None:
         """What it was about to say may still be on its way."""
