@@ -27,7 +27,7 @@ demo: setup  ## watch three regions share a quota (DEMO_ARGS="--bins 40" makes i
 bench: setup  ## measure reserves beside pgbench, about four minutes (BENCH_ARGS="--json")
 	$(BIN)/regionquota bench $(BENCH_ARGS)
 
-explore: setup  ## explore a million interleavings, about ten minutes (EXPLORE_ARGS="--seconds 60")
+explore: setup  ## explore up to a million interleavings, in at most ten minutes (EXPLORE_ARGS="--seconds 60")
 	$(BIN)/regionquota explore $(EXPLORE_ARGS)
 	$(BIN)/regionquota explore --exhaustive
 
