@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 from tests.core.builders import NOON, QUOTA, differences, finish, reserve
-from tests.region.explorer import Clock
+from tests.clocks import Clock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore

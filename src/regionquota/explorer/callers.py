@@ -26,9 +26,9 @@ from regionquota.core.reservation import DUE
 from regionquota.errors import StoreUnavailable
 from regionquota.explorer.book import Book
 from regionquota.explorer.faults import Fault
-from regionquota.explorer.ports import StorePort
 from regionquota.explorer.processes import Job, Process
 from regionquota.explorer.quotas import PART, WHOLE
+from regionquota.explorer.store_port import StorePort
 
 if TYPE_CHECKING:
     from regionquota.explorer.world import World

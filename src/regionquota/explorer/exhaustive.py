@@ -20,8 +20,9 @@ from regionquota.explorer.drive import finish
 from regionquota.explorer.faults import Fault
 from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.logs import quiet
-from regionquota.explorer.ports import Call, EtcdPort, Message, StorePort, Work
+from regionquota.explorer.ports import Call, EtcdPort, Message, Work
 from regionquota.explorer.quotas import MONTH_ENDS
+from regionquota.explorer.store_port import StorePort
 from regionquota.ports import Fence, Stored
 from regionquota.region.steps import claim, synchronise
 

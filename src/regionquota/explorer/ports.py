@@ -20,25 +20,16 @@ from collections.abc import (
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
-from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import Allocation
-from regionquota.core.commands import Command, Outcome
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.core.reservation import Reservation
-from regionquota.core.slice import Holding
-from regionquota.errors import EtcdUnavailable, OutcomeUnknown, StoreUnavailable
+from regionquota.errors import EtcdUnavailable
 from regionquota.explorer.faults import Fault
 from regionquota.ports import (
-    Backlog,
-    BalanceCheck,
-    Expired,
     Fence,
     Presence,
     RegionRecord,
-    Resharded,
     Session,
-    SliceEntry,
     Stored,
     StoredRegion,
     Suspension,
@@ -54,9 +45,9 @@ class Call(NamedTuple):
     faults: tuple[Fault, ...]
 
 
-_READ: Final = (Fault.CRASH, Fault.LOST_REQUEST)
+READ: Final = (Fault.CRASH, Fault.LOST_REQUEST)
 _OLD: Final = (Fault.CRASH, Fault.LOST_REQUEST, Fault.STALE_READ, Fault.STALE_READ)
-_WRITE: Final = (Fault.CRASH, Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DELAY)
+WRITE: Final = (Fault.CRASH, Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.DELAY)
 
 Work: TypeAlias = Coroutine[Call | None, Fault | None, object]
 Message: TypeAlias = Callable[[], Coroutine[Any, Any, object]]
@@ -105,7 +96,7 @@ class Surroundings(Protocol):
 
 
 @types.coroutine
-def _turn(call: Call) -> Generator[Call, Fault | None, Fault | None]:
+def turn(call: Call) -> Generator[Call, Fault | None, Fault | None]:
     return (yield call)
 
 
@@ -121,18 +112,18 @@ class _GatedSession:
         await self.session.close()
 
 
-_KEEP = Call("keep the lease", _WRITE)
+_KEEP = Call("keep the lease", WRITE)
 _READ_ONE = Call("read the document", _OLD)
 _LIST = Call("list the documents", _OLD)
-_SWAP = Call("swap the document", _WRITE)
-_REMOVE = Call("remove the document", _WRITE)
+_SWAP = Call("swap the document", WRITE)
+_REMOVE = Call("remove the document", WRITE)
 _OPEN = Call("open a session", (Fault.CRASH, Fault.LOST_REQUEST, Fault.LOST_REPLY))
-_REGIONS = Call("read the regions", _READ)
-_SWAP_REGION = Call("swap a region's record", _WRITE)
-_ANNOUNCE = Call("announce", _WRITE)
-_PRESENT = Call("read the signs of life", _READ)
-_REPORT = Call("report demand", _WRITE)
-_DEMAND = Call("read the demand", _READ)
+_REGIONS = Call("read the regions", READ)
+_SWAP_REGION = Call("swap a region's record", WRITE)
+_ANNOUNCE = Call("announce", WRITE)
+_PRESENT = Call("read the signs of life", READ)
+_REPORT = Call("report demand", WRITE)
+_DEMAND = Call("read the demand", READ)
 _LEAD = Call("lead", (Fault.CRASH, Fault.LOST_REQUEST, Fault.LOST_REPLY))
 
 
@@ -154,7 +145,7 @@ class EtcdPort:
         """Those that it has opened."""
 
     async def send(self, call: Call, method: Callable[..., Awaitable[T]], *args: Any) -> T:
-        fault = await _turn(call)
+        fault = await turn(call)
         if self._region is not None and self._world.is_cut_off(self._region):
             raise EtcdUnavailable("cut off")
         if fault is None:
@@ -178,7 +169,7 @@ class EtcdPort:
         return listed
 
     async def _read(self, call: Call) -> Fault | None:
-        fault = await _turn(call)
+        fault = await turn(call)
         if self._region is not None and self._world.is_cut_off(self._region):
             raise EtcdUnavailable("cut off")
         if fault is not None:
@@ -296,103 +287,3 @@ async def _ignored(message: Awaitable[object]) -> None:
         await message
     except EtcdUnavailable:
         return
-
-
-_APPLY = Call("apply", _WRITE)
-_TRANSACT = Call("transact", _WRITE)
-_EXPIRE = Call("expire", _WRITE)
-_HOLDING = Call("read the holding", _READ)
-_HOLDINGS = Call("read the holdings", _READ)
-_RESERVATION = Call("read a reservation", _READ)
-
-
-class StorePort:
-    """`RegionStore` of one process."""
-
-    def __init__(self, world: Surroundings, store: MemoryRegionStore) -> None:
-        self._world = world
-        self._store = store
-
-    @property
-    def region(self) -> Region:
-        return self._store.region
-
-    async def _send(self, call: Call, now: float, method: Callable[..., Awaitable[T]], *args: Any) -> T:
-        fault = await _turn(call)
-        if fault is None:
-            return await self._write(now, method, *args)
-        self._world.count(fault)
-        if fault is Fault.LOST_REPLY:
-            await self._write(now, method, *args)
-            raise OutcomeUnknown(fault)
-        if fault is Fault.DELAY:
-            self._world.post(call.name, lambda: self._write(now, method, *args))
-        raise StoreUnavailable(fault)
-
-    async def _write(self, now: float, method: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """A transaction that breaks a rule changes nothing; that it came to that is what the world hears of."""
-        self._world.wrote(self._store.region, now)
-        try:
-            return await method(*args)
-        except Exception as error:
-            self._world.broke(error)
-            raise
-
-    async def _wait(self, call: Call) -> None:
-        fault = await _turn(call)
-        if fault is not None:
-            self._world.count(fault)
-            raise StoreUnavailable(fault)
-
-    async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
-        return await self._send(_TRANSACT, now, self._store.transact, batch, now)
-
-    async def apply(self, key: QuotaKey, allocation: Allocation, revision: int, now: float) -> Holding | None:
-        return await self._send(_APPLY, now, self._store.apply, key, allocation, revision, now)
-
-    async def expire(self, now: float, most: int) -> Expired:
-        return await self._send(_EXPIRE, now, self._store.expire, now, most)
-
-    async def holding(self, key: QuotaKey) -> Holding | None:
-        await self._wait(_HOLDING)
-        return await self._store.holding(key)
-
-    async def holdings(self, tenant: str | None = None) -> Sequence[Holding]:
-        await self._wait(_HOLDINGS)
-        return await self._store.holdings(tenant)
-
-    async def holdings_after(self, key: QuotaKey | None, most: int) -> Sequence[Holding]:
-        await self._wait(_HOLDINGS)
-        return await self._store.holdings_after(key, most)
-
-    async def holdings_of(self, keys: Sequence[QuotaKey]) -> Sequence[Holding]:
-        await self._wait(_HOLDINGS)
-        return await self._store.holdings_of(keys)
-
-    async def reservation(self, reservation_id: str) -> Reservation | None:
-        await self._wait(_RESERVATION)
-        return await self._store.reservation(reservation_id)
-
-    async def reservation_of_request(self, tenant: str, request_id: str) -> Reservation | None:
-        await self._wait(_RESERVATION)
-        return await self._store.reservation_of_request(tenant, request_id)
-
-    async def overdue(self, now: float) -> float | None:
-        return await self._store.overdue(now)
-
-    async def unknown(
-        self, most: int, *, tenant: str | None = None, after: Reservation | None = None
-    ) -> Sequence[Reservation]:
-        return await self._store.unknown(most, tenant=tenant, after=after)
-
-    async def unknown_backlog(self) -> Backlog:
-        return await self._store.unknown_backlog()
-
-    async def slice_history(self, after: int, most: int, key: QuotaKey | None = None) -> Sequence[SliceEntry]:
-        return await self._store.slice_history(after, most, key)
-
-    async def rebalance_shards(self, now: float) -> Sequence[Resharded]:
-        return await self._store.rebalance_shards(now)
-
-    async def check_balances(self) -> Sequence[BalanceCheck]:
-        return await self._store.check_balances()

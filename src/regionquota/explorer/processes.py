@@ -10,8 +10,9 @@ from regionquota.core.rebalancing import Policy
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
 from regionquota.explorer.drive import finish
 from regionquota.explorer.faults import Fault
-from regionquota.explorer.ports import Call, EtcdPort, StorePort, Work
+from regionquota.explorer.ports import Call, EtcdPort, Work
 from regionquota.explorer.quotas import PART, QUOTAS, WHOLE
+from regionquota.explorer.store_port import StorePort
 from regionquota.limits import put_limit
 from regionquota.ports import Stored
 from regionquota.region.attendance import Attendance

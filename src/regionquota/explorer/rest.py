@@ -13,9 +13,10 @@ from regionquota.explorer.callers import ask
 from regionquota.explorer.choices import Choices
 from regionquota.explorer.drive import finish
 from regionquota.explorer.invariants import Invariant, Violation
-from regionquota.explorer.ports import StorePort, Work
+from regionquota.explorer.ports import Work
 from regionquota.explorer.processes import Agent, Planner
 from regionquota.explorer.quotas import QUOTAS
+from regionquota.explorer.store_port import StorePort
 from regionquota.explorer.world import World
 from regionquota.ports import FrozenBy
 from regionquota.region.steps import claim
