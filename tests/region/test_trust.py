@@ -3,8 +3,8 @@
 from copy import deepcopy
 
 import pytest
-from tests.core.builders import NOON, QUOTA, differences, finish, reserve
 from tests.clocks import Clock
+from tests.core.builders import NOON, QUOTA, differences, finish, reserve
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
