@@ -1,0 +1,90 @@
+"""Collects what a scenario leaves behind, and judges it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from regionquota.audit import Verdict, audit
+from regionquota.bootstrap.operator import Operator
+from regionquota.chaos.books import Books, read_books
+from regionquota.chaos.check import Failover, Findings, check
+from regionquota.chaos.history import History
+from regionquota.chaos.slices import slice_differences
+from regionquota.core.allocation import Allocation
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.errors import EtcdUnavailable, UnreadableDocument
+from regionquota.ports import CompactedError
+
+
+@dataclass(slots=True)
+class Revisions:
+    """All revisions of each quota's allocation. `remember` before anything compacts them away."""
+
+    keys: Sequence[QuotaKey]
+    known: dict[QuotaKey, list[tuple[int, Allocation]]] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
+
+    async def remember(self, operator: Operator) -> None:
+        """Raises `EtcdUnavailable`."""
+        for key in self.keys:
+            seen = self.known.setdefault(key, [])
+            last = seen[-1][0] if seen else 0
+            try:
+                newest, _ = await operator.allocations.read(key)
+                versions = await operator.history(key, last, newest)
+            except CompactedError:
+                self.gaps.append(f"{key}: etcd has compacted revisions after {last} before they were read")
+                continue
+            except UnreadableDocument as error:
+                self.gaps.append(f"invariant A: etcd held an allocation of {key} that does not add up: {error}")
+                continue
+            seen += [(one.revision, one.allocation) for one in versions if one.allocation is not None]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    findings: Findings
+    invariants: Sequence[str]
+    audit: Sequence[str]
+    revisions: int
+
+    @property
+    def lines(self) -> Sequence[str]:
+        return [
+            *self.findings.all(),
+            *(f"invariant: {line}" for line in self.invariants),
+            *(f"audit: {line}" for line in self.audit),
+        ]
+
+
+async def judge(
+    operator: Operator,
+    dsns: Mapping[Region, str],
+    history: History,
+    revisions: Revisions,
+    failovers: Mapping[Region, Failover],
+) -> Verdicts:
+    """To be called when nobody calls any more."""
+    audited = [one async for one in audit(operator.allocations, operator.stores)]
+    books: dict[Region, Books] = {region: await read_books(dsn) for region, dsn in dsns.items()}
+    # After the ledgers: whatever a region held by then was granted in a revision that exists by now.
+    await _remember(revisions, operator)
+    limits = {
+        key: max((allocation.limit for _, allocation in known), default=0) for key, known in revisions.known.items()
+    }
+    return Verdicts(
+        check(history.ops, books, limits, failovers),
+        [*revisions.gaps, *slice_differences(revisions.known, books, failovers)],
+        [
+            f"{one.check}: {one.region or 'all'}: {one.difference}"
+            for one in audited
+            if one.verdict is not Verdict.HOLDS
+        ],
+        sum(len(known) for known in revisions.known.values()),
+    )
+
+
+async def _remember(revisions: Revisions, operator: Operator) -> None:
+    try:
+        await revisions.remember(operator)
+    except EtcdUnavailable as error:
+        revisions.gaps.append(f"etcd cannot be read at the end: {error}")

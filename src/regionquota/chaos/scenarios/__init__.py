@@ -1,0 +1,10 @@
+"""What is broken, in the order in which it is broken."""
+
+from typing import Final
+
+from regionquota.chaos.run import Scenario
+from regionquota.chaos.scenarios import daemons
+
+SCENARIOS: Final = {one.name: one for one in (*daemons.SCENARIOS,)}
+
+__all__ = ["SCENARIOS", "Scenario"]
