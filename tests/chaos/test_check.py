@@ -178,6 +178,12 @@ def test_what_the_dead_server_had_not_either_is_lost() -> None:
     assert 1 == len(checked(Books(), ops, failovers={"eu": Failover(2.0, dead)}).lost)
 
 
+def test_a_failover_that_should_lose_nothing_excuses_nothing() -> None:
+    dead = Books(holds=[Held("a", KEY, "qa", 6, State.PENDING)])
+    found = checked(Books(), [reserved("qa", "a", 6, 1.0)], failovers={"eu": Failover(2.0, dead, excuses=False)})
+    assert 1 == len(found.lost)
+
+
 def test_what_the_copy_kept_still_counts_after_the_failover() -> None:
     kept = Books(holds=[Held("a", KEY, "qa", 6, State.PENDING), Held("b", KEY, "qb", 6, State.PENDING)])
     ops = [reserved("qa", "a", 6, 1.0), reserved("qb", "b", 6, 3.0)]

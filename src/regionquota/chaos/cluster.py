@@ -12,6 +12,7 @@ from typing import Final
 import aiohttp
 
 from regionquota.bootstrap.schema import migrate
+from regionquota.chaos.wire import CommitCutter
 from regionquota.config import (
     AgentConfig,
     Config,
@@ -45,13 +46,14 @@ ETCD_CLUSTER: Final = ("--heartbeat-interval", "100", "--election-timeout", "100
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """`etcd_members` 1 or 3; `etcd_options` go to each."""
+    """`etcd_members` 1 or 3; `etcd_options` go to each. `servers` of each region. `cutting`: see `Site.cutter`."""
 
     regions: Sequence[Region] = ("eu", "us")
     etcd_members: int = 1
     coordinators: int = 1
     servers: int = 1
     etcd_options: Sequence[str] = ()
+    cutting: bool = False
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ class Site:
     postgres: EmbeddedPostgres
     to_postgres: TcpProxy
     to_etcd: Sequence[TcpProxy]
+    cutter: CommitCutter | None = None
+    """Loses answers to commits on the way to Postgres."""
     servers: list[Daemon] = field(default_factory=list)
 
     @property
@@ -91,6 +95,8 @@ class Cluster:
         self.sites: dict[Region, Site] = {}
         self.etcd: list[EmbeddedEtcd] = []
         self.coordinators: list[Daemon] = []
+        self.others: list[EmbeddedPostgres] = []
+        """Standbys, and primaries that were given up."""
         self.faults: Counter[str] = Counter()
         self._undo = AsyncExitStack()
 
@@ -135,11 +141,13 @@ class Cluster:
         port = self.layout.port(name)
         postgres = EmbeddedPostgres(self.layout.directory(name), port=port, log_path=self.layout.log(name))
         to_etcd = [await self.proxy(member.client_port) for member in self.etcd]
-        self.sites[region] = Site(region, postgres, await self.proxy(port), to_etcd)
+        cutter = CommitCutter() if self.shape.cutting else None
+        to_postgres = await self.proxy(port, cutter)
+        self.sites[region] = Site(region, postgres, to_postgres, to_etcd, cutter)
 
-    async def proxy(self, port: int) -> TcpProxy:
+    async def proxy(self, port: int, cutter: CommitCutter | None = None) -> TcpProxy:
         """Runs until the cluster ends."""
-        proxy = TcpProxy(LOOPBACK, port)
+        proxy = TcpProxy(LOOPBACK, port, inspect=None if cutter is None else cutter.inspector)
         await proxy.start()
         self._undo.push_async_callback(proxy.stop)
         return proxy
@@ -199,5 +207,5 @@ class Cluster:
         for daemon in self._daemons():
             daemon.send(signal.SIGCONT)
         await asyncio.gather(*(daemon.stop() for daemon in self._daemons()))
-        servers = [*(site.postgres for site in self.sites.values()), *self.etcd]
+        servers = [*(site.postgres for site in self.sites.values()), *self.others, *self.etcd]
         await asyncio.gather(*(server.stop() for server in servers))

@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
 
 from regionquota.audit import Verdict, audit
 from regionquota.bootstrap.operator import Operator
@@ -46,6 +49,7 @@ class Verdicts:
     invariants: Sequence[str]
     audit: Sequence[str]
     revisions: int
+    books: Mapping[Region, Books]
 
     @property
     def lines(self) -> Sequence[str]:
@@ -80,7 +84,33 @@ async def judge(
             if one.verdict is not Verdict.HOLDS
         ],
         sum(len(known) for known in revisions.known.values()),
+        books,
     )
+
+
+def leave(
+    directory: Path,
+    history: History,
+    verdicts: Verdicts,
+    revisions: Revisions,
+    failovers: Mapping[Region, Failover],
+) -> None:
+    """Everything that was judged, as JSON, for whoever wants to know how it came to be."""
+    directory.mkdir(parents=True, exist_ok=True)
+    allocations = {
+        str(key): [
+            {"revision": revision, "limit": one.limit, "pool": one.pool, "slices": one.slices, "moves": one.moves}
+            for revision, one in known
+        ]
+        for key, known in revisions.known.items()
+    }
+    for name, what in (
+        ("history", history.ops),
+        ("books", verdicts.books),
+        ("dead", failovers),
+        ("allocations", allocations),
+    ):
+        (directory / f"{name}.json").write_bytes(msgspec.json.format(msgspec.json.encode(what)))
 
 
 async def _remember(revisions: Revisions, operator: Operator) -> None:

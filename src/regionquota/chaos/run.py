@@ -16,7 +16,7 @@ from regionquota.bootstrap.operator import Operator, operator
 from regionquota.chaos.callers import Callers, Target
 from regionquota.chaos.check import Failover
 from regionquota.chaos.cluster import Cluster, Shape, Site
-from regionquota.chaos.evidence import Revisions, Verdicts, judge
+from regionquota.chaos.evidence import Revisions, Verdicts, judge, leave
 from regionquota.chaos.history import Answer
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.embedded import scratch_directory
@@ -31,6 +31,7 @@ DRAIN_S: Final = 20.0
 LIVENESS_S: Final = 30.0
 """Within it a reserve has to be granted in each region again, once the faults are over."""
 POLL_S: Final = 0.1
+EVIDENCE: Final = "evidence"
 
 
 class ChaosError(RegionQuotaError):
@@ -50,6 +51,13 @@ class Stage:
     notes: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     """What a scenario itself saw that must not be."""
+    _ends: float | None = None
+
+    def goes_on(self) -> bool:
+        """True the first time, and until `seconds` have passed since then."""
+        if self._ends is None:
+            self._ends = time.monotonic() + self.seconds
+        return time.monotonic() < self._ends
 
     def site(self, region: Region) -> Site:
         return self.cluster.sites[region]
@@ -68,6 +76,10 @@ class Stage:
             if time.monotonic() > by:
                 raise ChaosError(f"{what} did not happen within {within_s:g} s")
             await asyncio.sleep(POLL_S)
+
+    async def is_frozen(self, region: Region, *, wanted: bool = True) -> bool:
+        """Raises `EtcdUnavailable`."""
+        return ((await self.operator.directory.regions())[region].record.frozen is not None) is wanted
 
     async def set_limit(self, site: Site, key: QuotaKey, limit: int, version: int = 1) -> None:
         """Raises `ChaosError`."""
@@ -136,7 +148,7 @@ COUNTED: Final = ("lost", "doubled", "phantom", "overshoot")
 
 
 async def run(scenario: Scenario, *, seconds: float | None = None, seed: int = 1, keep: Path | None = None) -> Result:
-    """`seconds` instead of the scenario's own; `keep`: where the logs go if something is found."""
+    """`seconds` instead of the scenario's own; `keep`: where logs and histories go if something is found."""
     began = time.monotonic()
     with scratch_directory("regionquota-chaos-") as directory:
         try:
@@ -144,7 +156,9 @@ async def run(scenario: Scenario, *, seconds: float | None = None, seed: int = 1
         except (RegionQuotaError, OSError, aiohttp.ClientError, TimeoutError) as error:
             result = Result(scenario.name, time.monotonic() - began, error=f"{type(error).__name__}: {error}")
         if keep is not None and not result.ok:
-            shutil.copytree(directory / "logs", keep / scenario.name, dirs_exist_ok=True)
+            for what in ("logs", EVIDENCE):
+                if (directory / what).exists():
+                    shutil.copytree(directory / what, keep / scenario.name, dirs_exist_ok=True)
     return result
 
 
@@ -171,7 +185,10 @@ async def _run(scenario: Scenario, directory: Path, began: float, seconds: float
             )
         finally:
             await callers.close()
-    return _result(scenario.name, began, stage, verdicts, dead)
+    result = _result(scenario.name, began, stage, verdicts, dead)
+    if not result.ok:
+        leave(directory / EVIDENCE, callers.history, verdicts, stage.revisions, stage.failovers)
+    return result
 
 
 async def _not_alive(callers: Callers, targets: Sequence[Target]) -> Sequence[str]:

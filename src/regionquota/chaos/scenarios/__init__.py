@@ -3,8 +3,8 @@
 from typing import Final
 
 from regionquota.chaos.run import Scenario
-from regionquota.chaos.scenarios import daemons
+from regionquota.chaos.scenarios import daemons, databases
 
-SCENARIOS: Final = {one.name: one for one in (*daemons.SCENARIOS,)}
+SCENARIOS: Final = {one.name: one for one in (*daemons.SCENARIOS, *databases.SCENARIOS)}
 
 __all__ = ["SCENARIOS", "Scenario"]
