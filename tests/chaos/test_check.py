@@ -132,7 +132,7 @@ def test_more_than_the_limit_at_one_time_is_an_overshoot() -> None:
     holds = [Held("a", KEY, "qa", 6, State.EXPIRED), Held("b", KEY, "qb", 5, State.EXPIRED)]
     ops = [reserved("qa", "a", 6, 1.0, expires_at=9.0), reserved("qb", "b", 5, 2.0, expires_at=9.0)]
     found = checked(Books(holds=holds), ops)
-    assert ["acme/vcpu/global: callers held 11 at 2.100, the limit is 10 and 0 were owed"] == found.overshoot
+    assert ["acme/vcpu/global: callers held 11 at 2.100, the limit is 10 and 0 were owed or lost"] == found.overshoot
 
 
 def test_units_that_were_given_back_before_are_no_overshoot() -> None:
@@ -144,7 +144,7 @@ def test_units_that_were_given_back_before_are_no_overshoot() -> None:
 def test_a_commit_keeps_what_it_used_until_it_is_given_back() -> None:
     books = replace(RIGHT, holds=[*RIGHT.holds, Held("b", KEY, "qb", 8, State.EXPIRED)])
     overlapping = [*history(), reserved("qb", "b", 8, 4.5, expires_at=5.9)]
-    assert ["acme/vcpu/global: callers held 11 at 4.600, the limit is 10 and 0 were owed"] == checked(
+    assert ["acme/vcpu/global: callers held 11 at 4.600, the limit is 10 and 0 were owed or lost"] == checked(
         books, overlapping
     ).overshoot
 
@@ -188,3 +188,23 @@ def test_what_the_copy_kept_still_counts_after_the_failover() -> None:
     kept = Books(holds=[Held("a", KEY, "qa", 6, State.PENDING), Held("b", KEY, "qb", 6, State.PENDING)])
     ops = [reserved("qa", "a", 6, 1.0), reserved("qb", "b", 6, 3.0)]
     assert 1 == len(checked(kept, ops, failovers={"eu": Failover(2.0, kept)}).overshoot)
+
+
+def test_units_that_the_copy_never_had_make_room_when_they_are_returned_to_it() -> None:
+    dead = Books(
+        holds=[Held("a", KEY, "qa", 6, State.COMMITTED, 6)], lines=[UsageLine(KEY, "commit", 6, reservation_id="a")]
+    )
+    copy = Books(
+        holds=[Held("b", KEY, "qb", 8, State.PENDING), Held("c", KEY, "qc", 8, State.PENDING)],
+        lines=[UsageLine(KEY, "adjust", -6, request_id="q3")],
+        adjusted=[Adjusted(KEY, "q3", -6)],
+    )
+    ops = [
+        reserved("qa", "a", 6, 1.0),
+        done(Ask.COMMIT, "a", 6, 1.2),
+        reserved("qb", "b", 8, 3.0),
+        done(Ask.ADJUST, "q3", 6, 4.0, gives_back="a"),
+        reserved("qc", "c", 8, 5.0),
+    ]
+    assert [] == checked(copy, ops, failovers={"eu": Failover(2.0, dead)}).all()
+    assert 1 == len(checked(copy, [*ops[:3], *ops[4:]], failovers={"eu": Failover(2.0, dead)}).overshoot)

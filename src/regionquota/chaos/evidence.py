@@ -69,9 +69,9 @@ async def judge(
 ) -> Verdicts:
     """To be called when nobody calls any more."""
     audited = [one async for one in audit(operator.allocations, operator.stores)]
-    books: dict[Region, Books] = {region: await read_books(dsn) for region, dsn in dsns.items()}
-    # After the ledgers: whatever a region held by then was granted in a revision that exists by now.
+    # Ledgers after the last revision: a decrease is in its ledger before the revision that gives the units away.
     await _remember(revisions, operator)
+    books: dict[Region, Books] = {region: await read_books(dsn) for region, dsn in dsns.items()}
     limits = {
         key: max((allocation.limit for _, allocation in known), default=0) for key, known in revisions.known.items()
     }
@@ -99,7 +99,7 @@ def leave(
     directory.mkdir(parents=True, exist_ok=True)
     allocations = {
         str(key): [
-            {"revision": revision, "limit": one.limit, "pool": one.pool, "slices": one.slices, "moves": one.moves}
+            {"revision": revision, "limit": one.limit, "pool": one.pool, "slices": dict(one.slices), "moves": one.moves}
             for revision, one in known
         ]
         for key, known in revisions.known.items()

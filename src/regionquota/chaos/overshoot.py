@@ -24,7 +24,9 @@ def over_in_between(
     lost: Sequence[Op],
     ended: Mapping[Region, float],
 ) -> Iterator[str]:
-    """What callers certainly held at one time, beyond the limit and what was ever owed until then."""
+    """What callers certainly held at one time, beyond the limit and what was ever owed until then, or missing in a copy
+    to which it was returned.
+    """
     changes = [*_certain(ops, lost, ended), *((line.at, 0, line.delta) for line in lines if line.kind == "overdraft")]
     held = owed = worst = 0
     said: str | None = None
@@ -34,7 +36,7 @@ def over_in_between(
         owed += overdraft
         if held - limit - owed > worst:
             worst = held - limit - owed
-            said = f"{key}: callers held {held} at {at:.3f}, the limit is {limit} and {owed} were owed"
+            said = f"{key}: callers held {held} at {at:.3f}, the limit is {limit} and {owed} were owed or lost"
     if said is not None:
         yield said
 
@@ -68,6 +70,9 @@ def _certain(ops: Sequence[Op], lost: Sequence[Op], ended: Mapping[Region, float
         given_back = returns.get(reserve.reservation_id)
         until = float("inf") if given_back is None else given_back.asked_at
         if id(reserve) in gone or id(settle) in gone:
+            if end < until < float("inf"):
+                # The copy knew nothing of these units, and has taken what was returned off somebody else's.
+                yield until, 0, settle.amount
             until = min(until, end)
         if until > since:
             yield since, settle.amount, 0
