@@ -8,6 +8,7 @@ from typing import Final
 from regionquota.chaos.books import Books, read_books
 from regionquota.chaos.check import Failover
 from regionquota.chaos.cluster import Site
+from regionquota.chaos.history import Answer, Ask
 from regionquota.chaos.run import LIMIT, Scenario, Stage
 from regionquota.core.quota import QuotaKey
 from regionquota.embedded import EmbeddedPostgres, TcpProxy, copy_of, free_port, promote, reach
@@ -18,6 +19,7 @@ UNSEEN_S: Final = 3.0
 """How long commits go on that the copy does not see."""
 STALL_S: Final = 6.0
 """Longer than a caller, a statement and a batch wait."""
+UNCOMPARED_S: Final = 4.0
 AFTERWARDS_S: Final = 5.0
 
 
@@ -70,7 +72,6 @@ async def fail_over(stage: Stage, pair: Pair, *, excuses: bool) -> None:
     site.to_postgres.target_port = pair.standby.port
     site.to_postgres.heal()
     stage.failovers[site.name] = Failover(at, await _last_words(dead), excuses)
-    await stage.cluster.ready()
 
 
 async def _last_words(dead: EmbeddedPostgres) -> Books:
@@ -84,7 +85,9 @@ async def _last_words(dead: EmbeddedPostgres) -> Books:
 
 
 async def promote_behind(stage: Stage) -> None:
-    """The copy lacks reserves, settlements, and a decrease whose units another region owns by now."""
+    """The copy lacks reserves, settlements, and a decrease whose units another region owns by now; and etcd, which
+    knows better, cannot be asked for a while.
+    """
     both = await pair(stage, synchronous=False)
     mine, other = both.site.name, next(name for name in stage.cluster.sites if name != both.site.name)
     stage.callers.busy = mine
@@ -93,7 +96,12 @@ async def promote_behind(stage: Stage) -> None:
     stage.callers.busy = other
     await stage.until(f"{other} was handed much of it", lambda: _owns(stage, other, at_least=LIMIT // 2))
     await asyncio.sleep(UNSEEN_S)
+    both.site.part_from_etcd()
     await fail_over(stage, both, excuses=True)
+    stage.callers.busy = mine
+    await _nothing_granted(stage, both.site, UNCOMPARED_S)
+    both.site.rejoin_etcd()
+    await stage.cluster.ready()
     behind = await read_books(both.standby.dsn)
     lost = _decrease(stage.failovers[mine].dead, behind)
     stage.notes.append(f"{lost} units that {mine} had handed over stood in its copy again, until it was compared")
@@ -101,6 +109,17 @@ async def promote_behind(stage: Stage) -> None:
         stage.findings.append("no decrease was lost with the primary: the scenario shows nothing")
     stage.callers.busy = None
     await asyncio.sleep(AFTERWARDS_S)
+
+
+async def _nothing_granted(stage: Stage, site: Site, seconds: float) -> None:
+    began = time.time()
+    await asyncio.sleep(seconds)
+    granted = [
+        op
+        for op in stage.callers.history.ops
+        if (op.region, op.ask, op.answer) == (site.name, Ask.RESERVE, Answer.DONE) and op.asked_at > began
+    ]
+    stage.findings += [f"{op} was granted before the copy was compared with etcd" for op in granted]
 
 
 async def _owns(stage: Stage, region: str, *, at_least: int) -> bool:
@@ -125,6 +144,7 @@ async def promote_synchronous(stage: Stage) -> None:
     both = await pair(stage, synchronous=True)
     await asyncio.sleep(BETWEEN_S)
     await fail_over(stage, both, excuses=False)
+    await stage.cluster.ready()
     await asyncio.sleep(AFTERWARDS_S)
 
 
@@ -136,6 +156,7 @@ async def promote_stalled(stage: Stage) -> None:
     both.link.cut()
     await asyncio.sleep(STALL_S)
     await fail_over(stage, both, excuses=False)
+    await stage.cluster.ready()
     await asyncio.sleep(AFTERWARDS_S)
 
 
