@@ -167,7 +167,7 @@ def test_what_the_dead_server_had_and_its_copy_lacks_was_lost_with_it_and_no_lon
     dead = Books(holds=[Held("a", KEY, "qa", 6, State.PENDING)])
     copy = Books(holds=[Held("b", KEY, "qb", 6, State.EXPIRED)])
     ops = [reserved("qa", "a", 6, 1.0), reserved("qb", "b", 6, 3.0)]
-    found = checked(copy, ops, failovers={"eu": Failover(2.0, dead)})
+    found = checked(copy, ops, failovers={"eu": Failover(2.0, 1, dead)})
     assert [] == found.all()
     assert [ops[0]] == found.expected
 
@@ -175,19 +175,19 @@ def test_what_the_dead_server_had_and_its_copy_lacks_was_lost_with_it_and_no_lon
 def test_what_the_dead_server_had_not_either_is_lost() -> None:
     dead = Books(holds=[])
     ops = [reserved("qa", "a", 6, 1.0)]
-    assert 1 == len(checked(Books(), ops, failovers={"eu": Failover(2.0, dead)}).lost)
+    assert 1 == len(checked(Books(), ops, failovers={"eu": Failover(2.0, 1, dead)}).lost)
 
 
 def test_a_failover_that_should_lose_nothing_excuses_nothing() -> None:
     dead = Books(holds=[Held("a", KEY, "qa", 6, State.PENDING)])
-    found = checked(Books(), [reserved("qa", "a", 6, 1.0)], failovers={"eu": Failover(2.0, dead, excuses=False)})
+    found = checked(Books(), [reserved("qa", "a", 6, 1.0)], failovers={"eu": Failover(2.0, 1, dead, excuses=False)})
     assert 1 == len(found.lost)
 
 
 def test_what_the_copy_kept_still_counts_after_the_failover() -> None:
     kept = Books(holds=[Held("a", KEY, "qa", 6, State.PENDING), Held("b", KEY, "qb", 6, State.PENDING)])
     ops = [reserved("qa", "a", 6, 1.0), reserved("qb", "b", 6, 3.0)]
-    assert 1 == len(checked(kept, ops, failovers={"eu": Failover(2.0, kept)}).overshoot)
+    assert 1 == len(checked(kept, ops, failovers={"eu": Failover(2.0, 1, kept)}).overshoot)
 
 
 def test_units_that_the_copy_never_had_make_room_when_they_are_returned_to_it() -> None:
@@ -206,5 +206,5 @@ def test_units_that_the_copy_never_had_make_room_when_they_are_returned_to_it() 
         done(Ask.ADJUST, "q3", 6, 4.0, gives_back="a"),
         reserved("qc", "c", 8, 5.0),
     ]
-    assert [] == checked(copy, ops, failovers={"eu": Failover(2.0, dead)}).all()
-    assert 1 == len(checked(copy, [*ops[:3], *ops[4:]], failovers={"eu": Failover(2.0, dead)}).overshoot)
+    assert [] == checked(copy, ops, failovers={"eu": Failover(2.0, 1, dead)}).all()
+    assert 1 == len(checked(copy, [*ops[:3], *ops[4:]], failovers={"eu": Failover(2.0, 1, dead)}).overshoot)

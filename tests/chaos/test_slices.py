@@ -24,7 +24,7 @@ def eu(*rows: tuple[int, int, int]) -> Books:
 
 
 def differences(books: Books, dead: Books | None = None) -> list[str]:
-    failovers = {} if dead is None else {"eu": Failover(0.0, dead)}
+    failovers = {} if dead is None else {"eu": Failover(0.0, 4, dead)}
     return list(slice_differences(HISTORY, {"eu": books, "us": US}, failovers))
 
 

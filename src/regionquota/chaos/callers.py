@@ -182,6 +182,8 @@ class _Caller:
         """Ask until there is an answer, or nobody may wait any longer."""
         while True:
             answer, said = await self._send(op, path, body)
+            if answer is Answer.UNKNOWN and op.doubts and op.ask is Ask.RESERVE:
+                answer, said = await self._look(op)
             if answer is not Answer.UNKNOWN:
                 op.answered_at = time.time()
                 op.answer = answer
@@ -192,6 +194,16 @@ class _Caller:
             if time.time() > min(self._callers.give_up_at, float("inf") if by is None else by):
                 return
             await asyncio.sleep(PAUSE_S)
+
+    async def _look(self, op: Op) -> tuple[Answer, Mapping[str, Any]]:
+        """What became of it? That it is not there says nothing: it may be under way."""
+        params = {"tenant_id": op.key.tenant, "request_id": op.name}
+        try:
+            async with self._callers.session.get(f"{next(self._urls)}/v1/reservations", params=params) as response:
+                said = await response.json(content_type=None)
+                return (Answer.DONE if response.status == 200 else Answer.UNKNOWN), said
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
+            return Answer.UNKNOWN, {}
 
     async def _send(self, op: Op, path: str, body: Mapping[str, Any]) -> tuple[Answer, Mapping[str, Any]]:
         try:

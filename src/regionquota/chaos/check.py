@@ -17,13 +17,15 @@ COMMITTED: Final = frozenset({EntryKind.COMMIT, EntryKind.LATE_COMMIT})
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """A region went on with a copy of its database. `dead` are the books of the server that was killed at `at`.
+    """A region went on with a copy of its database. `dead` are the books of the server that was killed at `at`, when
+    etcd was at `revision`.
 
     What stands in them and not in the region's books was lost with that server, and by nobody else; it must not be
     lost at all where it should have been copied before it was acknowledged (`excuses` False).
     """
 
     at: float
+    revision: int
     dead: Books
     excuses: bool = True
 

@@ -19,8 +19,8 @@ def slice_differences(
     failovers: Mapping[Region, Failover] | None = None,
 ) -> Iterator[str]:
     """A region that failed over has two histories: the dead server's to its end, and from the first comparison on
-    what the copy has written. What the copy still held in between was not admitted in; that is checked by what
-    callers were told.
+    what the copy has written. In between nothing is admitted in the copy, whatever it holds; that is checked by
+    what callers were told.
     """
     for key, revisions in history.items():
         changes: dict[Region, list[SliceChange]] = {}
@@ -34,7 +34,7 @@ def slice_differences(
             before = _of(key, region, failover.dead.slices)
             common = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(rows, before, strict=False))))
             resumed[region] = rows[common:]
-            changes[region] = [*before, *_end(before, rows[common:])]
+            changes[region] = [*before, *_end(before, failover.revision)]
         yield from check_slices(revisions, changes).differences
         # The first row of the copy says what it held before it was compared, which is what had to be corrected.
         yield from check_slices(revisions, resumed).differences
@@ -44,9 +44,8 @@ def _of(key: QuotaKey, region: Region, rows: Sequence[SliceRow]) -> list[SliceCh
     return [SliceChange(key, region, row.revision, row.before, row.after) for row in rows if row.key == key]
 
 
-def _end(dead: Sequence[SliceChange], resumed: Sequence[SliceChange]) -> Iterator[SliceChange]:
-    """The dead server held its last slice until the copy began, or for good if that never had to change."""
-    if dead and resumed and dead[-1].after:
+def _end(dead: Sequence[SliceChange], revision: int) -> Iterator[SliceChange]:
+    """The dead server held its last slice until it died."""
+    if dead and dead[-1].after:
         last = dead[-1]
-        until = max(last.revision, resumed[0].revision)
-        yield SliceChange(last.key, last.region, until, last.after, 0)
+        yield SliceChange(last.key, last.region, max(last.revision, revision), last.after, 0)

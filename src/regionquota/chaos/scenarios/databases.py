@@ -17,7 +17,7 @@ DOWN_S: Final = 0.5
 BETWEEN_S: Final = 2.0
 UNSEEN_S: Final = 3.0
 """How long commits go on that the copy does not see."""
-STALL_S: Final = 6.0
+STALL_S: Final = 10.0
 """Longer than a caller, a statement and a batch wait."""
 UNCOMPARED_S: Final = 4.0
 AFTERWARDS_S: Final = 5.0
@@ -65,13 +65,14 @@ async def fail_over(stage: Stage, pair: Pair, *, excuses: bool) -> None:
     stage.cluster.mark("failover")
     await dead.kill(hard=True)
     at = time.time()
+    revision, _ = await stage.operator.allocations.list()
     site.to_postgres.cut(reset=True)
     await promote(pair.standby)
     stage.cluster.others.append(dead)
     site.postgres = pair.standby
     site.to_postgres.target_port = pair.standby.port
     site.to_postgres.heal()
-    stage.failovers[site.name] = Failover(at, await _last_words(dead), excuses)
+    stage.failovers[site.name] = Failover(at, revision, await _last_words(dead), excuses)
 
 
 async def _last_words(dead: EmbeddedPostgres) -> Books:
