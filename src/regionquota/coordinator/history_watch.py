@@ -29,7 +29,7 @@ class HistoryWatch:
         """Raises `EtcdUnavailable`."""
         bound = self._bond.standing
         former = None if bound is None else bound.history
-        history = await known_history(self._histories, self._bond.seen, former, self._name, self._clock.now())
+        history = await known_history(self._histories, self._bond, former, self._name, self._clock.now())
         trouble = history.trouble or None
         if trouble is not None and trouble != self.trouble:
             _log.error("nothing moves", why=trouble)

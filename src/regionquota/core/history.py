@@ -67,8 +67,8 @@ class Seen:
         """Why it is certain that etcd went backwards. It stays so."""
 
     def recall(self, sight: Sight) -> None:
-        """What was seen in an earlier life."""
-        self.sight = Sight(sight.cluster, max(sight.revision, self.sight.revision))
+        """Begin with what was seen in an earlier life."""
+        self.sight, self.broken = sight, None
 
     def note(self, since: Sight, found: Sight) -> None:
         """Of a linearizable call that began when `since` was all that had been seen."""

@@ -51,27 +51,29 @@ class HistoryWatch:
     async def step(self) -> None:
         """Idempotent; any number of servers of a region may do it at once. Raises `Unavailable`."""
         standing, sight = await self._standings.recall()
-        self._bind(standing, sight)
+        self._recall(sight)
         former = None if standing is None else standing.history
         by = f"{self._me} ({self._instance})"
-        history = await known_history(self._histories, self._bond.seen, former, by, self._clock.now())
+        history = await known_history(self._histories, self._bond, former, by, self._clock.now())
         record = await self._histories.record(self._me)
         wanted = _standing_in(history, record, standing)
         if wanted != standing and wanted is not None and await self._standings.adopt(standing, wanted):
             _log.warning("another standing", region=self._me, history=wanted.history, evictions=wanted.evictions)
             standing, sight = await self._standings.recall()
-            self._bind(standing, sight)
+            self._recall(sight)
+        self._bind_to(standing)
         self._say(history, standing)
         if standing is not None and _has_to_state(history, record, standing):
             await self._state(standing)
         await self._remember(history)
 
-    def _bind(self, standing: Standing | None, sight: Sight) -> None:
-        if standing is None:
-            return
+    def _recall(self, sight: Sight) -> None:
         if self._bond.standing is None:
-            self._bond.bind(standing)
             self._bond.seen.recall(sight)
+
+    def _bind_to(self, standing: Standing | None) -> None:
+        if standing is not None and self._bond.standing is None:
+            self._bond.bind(standing)
         elif self._bond.standing != standing:
             self._on_ended()
 
