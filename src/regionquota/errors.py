@@ -12,6 +12,8 @@ RegionQuotaError
     |-- ExecutorUnavailable  who knows what became of started work
     |-- SourceUnavailable  a source of truth, or what it says cannot be used
     `-- EtcdUnavailable    etcd
+        |-- HistoryEnded        its history was halted, or recovered under a new name: nothing of the old one is written
+        |-- WentBackwards       it was restored from an older snapshot, or another cluster answers
         `-- UnreadableDocument  one document that this release cannot read, or that does not add up
 """
 
@@ -66,6 +68,14 @@ class SourceUnavailable(Unavailable):
 
 class EtcdUnavailable(Unavailable):
     """No answer from etcd in time. A write may or may not have happened."""
+
+
+class HistoryEnded(EtcdUnavailable):
+    """Certainly nothing was written. `core.history` says what a history is, and how another begins."""
+
+
+class WentBackwards(EtcdUnavailable):
+    """etcd remembers less than was seen of it. It is not asked again until it was recovered."""
 
 
 class UnreadableDocument(EtcdUnavailable):

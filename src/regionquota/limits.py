@@ -88,7 +88,7 @@ async def remove_quota(allocations: AllocationStore, key: QuotaKey) -> bool:
         if allocation is None:
             return False
         owners = {region: size for region, size in allocation.slices.items() if size}
-        if owners or allocation.retired:
+        if owners or allocation.retired_units:
             held = ", ".join(f"{region} {size}" for region, size in sorted(owners.items()))
             raise InvalidRequest(
                 "resource",

@@ -12,6 +12,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.commands import Command, Outcome
 from regionquota.core.counter import Counter
 from regionquota.core.demand import Demand
+from regionquota.core.eviction import Eviction
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation
@@ -92,6 +93,7 @@ class AllocationStore(Protocol):
 class RegionStatus(StrEnum):
     ACTIVE = "active"
     DRAINING = "draining"
+    EVICTED = "evicted"
 
 
 class FrozenBy(StrEnum):
@@ -110,12 +112,16 @@ class Frozen:
 
 @dataclass(frozen=True, slots=True)
 class RegionRecord:
-    """What operators and coordinators have said of a region. `weight` 0 .. 10^7: its part of what nobody needs."""
+    """What operators and coordinators have said of a region. `weight` 0 .. 10^7: its part of what nobody needs.
+
+    `eviction` is the last there was, also after the region was readmitted.
+    """
 
     name: Region
     weight: int = 100
     status: RegionStatus = RegionStatus.ACTIVE
     frozen: Frozen | None = None
+    eviction: Eviction | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ async def set_weight(directory: Directory, region: Region, weight: int) -> Regio
 async def drain(directory: Directory, region: Region, *, back: bool = False) -> RegionRecord:
     """Let everything that is not used move elsewhere; `back` takes it back."""
     status = RegionStatus.ACTIVE if back else RegionStatus.DRAINING
-    return await _change(directory, region, lambda record: replace(record, status=status))
+    return await _change(directory, region, lambda record: replace(_present(record), status=status))
 
 
 async def freeze(directory: Directory, region: Region, why: str, now: float) -> RegionRecord:
@@ -40,6 +40,12 @@ async def freeze(directory: Directory, region: Region, why: str, now: float) -> 
 async def thaw(directory: Directory, region: Region) -> RegionRecord:
     """A region that is still unreachable is frozen again by the next round."""
     return await _change(directory, region, lambda record: replace(record, frozen=None))
+
+
+def _present(record: RegionRecord) -> RegionRecord:
+    if record.status is RegionStatus.EVICTED:
+        raise InvalidRequest("region", f"{record.name} is evicted: readmit it first (region readmit {record.name})")
+    return record
 
 
 async def _change(directory: Directory, region: Region, change: Callable[[RegionRecord], RegionRecord]) -> RegionRecord:

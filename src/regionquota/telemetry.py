@@ -105,6 +105,7 @@ class Instruments:
     claims: Counter  # outcome
     transfer_seconds: Histogram
     frozen_regions: Gauge
+    etcd_halted: Gauge
     rounds: Counter  # outcome
     partitions_ahead_days: Gauge  # table
     homeless_rows: Gauge  # table
@@ -131,6 +132,11 @@ class Instruments:
             ),
             claims=meter.create_counter("regionquota_claims", "", "Claims from the pool"),
             transfer_seconds=seconds("transfer", "Time from planning a move to its receipt", TRANSFER_BUCKETS),
+            etcd_halted=meter.create_gauge(
+                "regionquota_etcd_halted",
+                "",
+                "1 while nothing moves because etcd went backwards, or is being recovered",
+            ),
             frozen_regions=meter.create_gauge("regionquota_frozen_regions", "", "Regions frozen now"),
             rounds=meter.create_counter("regionquota_rounds", "", "Planning rounds"),
             partitions_ahead_days=meter.create_gauge(

@@ -19,8 +19,9 @@ from regionquota.adapters.etcd.codec import (
     encode_region,
     encode_report,
 )
-from regionquota.core.allocation import UNLIMITED, Allocation, Move, VersionedLimit
+from regionquota.core.allocation import UNLIMITED, Allocation, Move, Retired, VersionedLimit
 from regionquota.core.demand import Demand
+from regionquota.core.eviction import Eviction
 from regionquota.core.periods import Calendar, Period
 from regionquota.core.policy import Enforcement, QuotaPolicy, Refill
 from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
@@ -35,7 +36,7 @@ ALLOCATION = Allocation(
     override=VersionedLimit(None, 2),
     limit=1000,
     pool=90,
-    retired=10,
+    retired={"ap": Retired(10, 24_320)},
     slices={"eu": 600, "us": 300},
     moves=[Move("m1", "eu", "us", 40, 1_800_000_000.5), Move("m2", "us", None, 1)],
     epoch=24_321,
@@ -43,7 +44,7 @@ ALLOCATION = Allocation(
 
 AS_JSON = (
     '{"v":1,"kind":"consumable","plan":{"amount":1000,"version":3},"override":{"amount":null,"version":2},'
-    '"limit":1000,"pool":90,"retired":10,"slices":{"eu":600,"us":300},"moves":['
+    '"limit":1000,"pool":90,"retired":{"ap":{"units":10,"epoch":24320}},"slices":{"eu":600,"us":300},"moves":['
     '{"id":"m1","from":"eu","to":"us","amount":40,"requested_at":1800000000.5},'
     '{"id":"m2","from":"us","to":null,"amount":1,"requested_at":0.0}],"epoch":24321,'
     '"policy":{"calendar":{"period":"month","time_zone":"UTC"},"refill":null,"enforcement":"hard",'
@@ -93,13 +94,13 @@ def any_allocation(draw: st.DrawFn) -> Allocation:
     effective = words[0] if words else 0
     limit = effective if isinstance(effective, int) else draw(amounts)
     slices = draw(st.dictionaries(regions, amounts, max_size=4))
-    retired = draw(amounts)
+    retired = draw(st.dictionaries(regions, st.builds(Retired, amounts, st.integers(0, 10**6)), max_size=2))
     return Allocation(
         kind=draw(st.sampled_from(Kind)),
         plan=plan,
         override=override,
         limit=limit,
-        pool=limit - retired - sum(slices.values()),
+        pool=limit - sum(gone.units for gone in retired.values()) - sum(slices.values()),
         retired=retired,
         slices=slices,
         moves=draw(st.lists(moves, max_size=3)),
@@ -163,10 +164,12 @@ def test_what_cannot_be_read_says_where_and_why(raw: bytes, why: str) -> None:
 
 
 def test_a_region_is_this_json() -> None:
-    record = RegionRecord("eu", 7, RegionStatus.DRAINING, Frozen(FrozenBy.OPERATOR, 1.5, "moving house"))
+    frozen, eviction = Frozen(FrozenBy.OPERATOR, 1.5, "moving house"), Eviction(2, 3.5, "powered off")
+    record = RegionRecord("eu", 7, RegionStatus.DRAINING, frozen, eviction)
     raw = (
         b'{"v":1,"name":"eu","weight":7,"status":"draining",'
-        b'"frozen":{"by":"operator","since":1.5,"why":"moving house"}}'
+        b'"frozen":{"by":"operator","since":1.5,"why":"moving house"},'
+        b'"eviction":{"number":2,"at":3.5,"attestation":"powered off","blind":false}}'
     )
     assert raw == encode_region(record)
     assert record == decode_region(b"regions/eu", raw)

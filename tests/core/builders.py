@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from hypothesis import settings
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
-from regionquota.core.allocation import UNLIMITED, Allocation, Move, VersionedLimit
+from regionquota.core.allocation import UNLIMITED, Allocation, Move, Retired, VersionedLimit
 from regionquota.core.commands import Adjust, Charge, Command, Commit, Expire, Extend, Outcome, Release, Reserve, Start
 from regionquota.core.counter import Counter
 from regionquota.core.periods import TIMELESS, Epoch
@@ -53,7 +53,7 @@ def allocation(
         override=None,
         limit=limit,
         pool=limit - retired - sum(slices.values()),
-        retired=retired,
+        retired={"gone": Retired(retired)} if retired else {},
         slices=slices,
         moves=moves,
         epoch=epoch,

@@ -83,7 +83,7 @@ class Documents(RuleBasedStateMachine):
     @invariant()
     def the_parts_sum_to_the_limit(self) -> None:
         document = self.document
-        assert document.limit == document.pool + document.retired + sum(document.slices.values())
+        assert document.limit == document.pool + document.retired_units + sum(document.slices.values())
 
     @invariant()
     def nobody_owns_less_than_nothing(self) -> None:

@@ -41,7 +41,6 @@ TABLES = (
     "suspended_tenants",
     "usage_ledger",
     "slice_ledger",
-    "region_identity",
     "schema_migrations",
 )
 PATIENCE_S = 10.0

@@ -8,6 +8,7 @@ from regionquota.core.allocation import (
     Allocation,
     LimitSource,
     Move,
+    Retired,
     VersionedLimit,
     grant,
     hand_over,
@@ -43,7 +44,7 @@ def test_requesting_a_move_or_changing_the_limit_transfers_nothing() -> None:
 
 def test_what_an_eviction_retires_is_no_transfer() -> None:
     before = allocation(100, {"eu": 60})
-    assert () == describe(before, replace(before, slices={"eu": 0}, retired=60))
+    assert () == describe(before, replace(before, slices={"eu": 0}, retired={"eu": Retired(60)}))
 
 
 def test_movement_is_summed_over_successive_revisions() -> None:

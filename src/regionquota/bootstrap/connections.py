@@ -6,6 +6,7 @@ from stamina import AsyncRetryingCaller
 from regionquota.adapters.etcd import EtcdClient
 from regionquota.adapters.postgres.transaction import Deadlines, Distrust, Pool, open_pool
 from regionquota.config import EtcdConfig, PostgresConfig
+from regionquota.core.history import Bond
 from regionquota.errors import StoreUnavailable
 
 _log = structlog.get_logger(__name__)
@@ -14,7 +15,7 @@ START_PATIENCE_S = 60.0
 """How long a daemon waits at its start for a Postgres that does not answer yet."""
 
 
-def connect_etcd(config: EtcdConfig) -> EtcdClient:
+def connect_etcd(config: EtcdConfig, bond: Bond | None = None) -> EtcdClient:
     return EtcdClient.connect(
         config.endpoints,
         prefix=config.prefix,
@@ -23,6 +24,7 @@ def connect_etcd(config: EtcdConfig) -> EtcdClient:
         cert_file=config.cert_file,
         key_file=config.key_file,
         server_name=config.server_name,
+        bond=bond,
     )
 
 

@@ -1,7 +1,6 @@
 """The coordinator daemon."""
 
-import os
-import socket
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +8,13 @@ import structlog
 
 from regionquota.bootstrap.clock import SystemClock
 from regionquota.bootstrap.connections import connect_etcd
-from regionquota.bootstrap.serving import site, stop_signal, telemetry_of
+from regionquota.bootstrap.history import watching_history
+from regionquota.bootstrap.serving import first_of, instance_name, site, stop_signal, telemetry_of
 from regionquota.config import Config
 from regionquota.coordinator.coordinator import Coordinator, Tempo
+from regionquota.coordinator.history_watch import HistoryWatch
 from regionquota.coordinator.rounds import Round
+from regionquota.core.history import Bond
 from regionquota.core.rebalancing import Policy
 from regionquota.http.server import Probe, application
 from regionquota.telemetry import Telemetry
@@ -25,26 +27,36 @@ async def run_coordinator(config: Config) -> None:
     """Run until SIGTERM or SIGINT. etcd may be away at the start; the coordinator then waits."""
     stopping = stop_signal()
     async with telemetry_of(config) as telemetry:
-        etcd = connect_etcd(config.etcd)
-        coordinator = Coordinator(
-            f"{socket.gethostname()}-{os.getpid()}",
-            etcd.allocations,
-            etcd.directory,
-            SystemClock(),
-            policy_of(config),
-            Tempo(config.coordinator.interval_s, config.coordinator.leader_ttl_s, config.coordinator.freeze_after_s),
-            on_round=_round_watcher(telemetry),
-        )
-        ready = _readiness(coordinator, 3 * config.coordinator.leader_ttl_s)
-        app = application((), telemetry, ready, title="regionquota coordinator", max_body_bytes=MAX_BODY_BYTES)
-        try:
-            async with site(app, config.coordinator.host, config.coordinator.port, grace_s=1.0):
-                coordinator.start()
-                await stopping.wait()
-                _log.info("stopping")
-        finally:
-            await coordinator.stop()
-            await etcd.close()
+        while not stopping.is_set():
+            await _run_in_one_history(config, telemetry, stopping)
+
+
+async def _run_in_one_history(config: Config, telemetry: Telemetry, stopping: asyncio.Event) -> None:
+    bond, ended = Bond(), asyncio.Event()
+    etcd = connect_etcd(config.etcd, bond)
+    coordinator = Coordinator(
+        instance_name(),
+        etcd.allocations,
+        etcd.directory,
+        SystemClock(),
+        policy_of(config),
+        Tempo(config.coordinator.interval_s, config.coordinator.leader_ttl_s, config.coordinator.freeze_after_s),
+        on_round=_round_watcher(telemetry),
+    )
+    watch = HistoryWatch(instance_name(), etcd.histories, bond, SystemClock(), ended.set)
+    ready = _readiness(coordinator, watch, 3 * config.coordinator.leader_ttl_s)
+    app = application((), telemetry, ready, title="regionquota coordinator", max_body_bytes=MAX_BODY_BYTES)
+    try:
+        async with (
+            site(app, config.coordinator.host, config.coordinator.port, grace_s=1.0),
+            watching_history(watch.step, telemetry, lambda: watch.trouble),
+        ):
+            coordinator.start()
+            await first_of(stopping, ended)
+            _log.info("stopping")
+    finally:
+        await coordinator.stop()
+        await etcd.close()
 
 
 def policy_of(config: Config) -> Policy:
@@ -57,12 +69,17 @@ def policy_of(config: Config) -> Policy:
     )
 
 
-def _readiness(coordinator: Coordinator, patience_s: float) -> Probe:
+def _readiness(coordinator: Coordinator, watch: HistoryWatch, patience_s: float) -> Probe:
     """Ready means that etcd answers: a coordinator can do nothing without it."""
 
     async def ready() -> tuple[bool, dict[str, Any]]:
         heard = coordinator.heard_s_ago
-        found = {"leading": coordinator.is_leader, "etcd_heard_s_ago": None if heard is None else round(heard, 1)}
+        found: dict[str, Any] = {
+            "leading": coordinator.is_leader,
+            "etcd_heard_s_ago": None if heard is None else round(heard, 1),
+        }
+        if watch.trouble is not None:
+            found["nothing_moves"] = watch.trouble
         return heard is not None and heard < patience_s, found
 
     return ready

@@ -12,8 +12,10 @@ from regionquota.adapters.postgres.transaction import Pool, open_pool
 from regionquota.adapters.postgres.usage import PostgresUsageLedger
 from regionquota.bootstrap.connections import connect_etcd, deadlines_of
 from regionquota.config import Config, require_deployment
+from regionquota.core.history import History
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.errors import ConfigError
+from regionquota.history_ports import HistoryStore
 from regionquota.ledger_ports import UsageLedger
 from regionquota.ports import AllocationStore, Directory, RegionStore, Stored
 
@@ -28,6 +30,8 @@ class Operator:
     allocations: AllocationStore
     directory: Directory
     stores: Mapping[Region, RegionStore]
+    histories: HistoryStore
+    allocations_in: Callable[[History], AllocationStore]
     history: Callable[[QuotaKey, int, int], Awaitable[Sequence[Stored]]]
     ledgers: Mapping[Region, UsageLedger] = field(default_factory=dict)
 
@@ -50,7 +54,7 @@ async def operator(config: Config, *, databases: bool = False) -> AsyncIterator[
                 stores[name] = PostgresRegionStore(pools[name], name, deadlines)
                 ledgers[name] = PostgresUsageLedger(pools[name], deadlines)
         told = partial(history, etcd, deadline_s=HISTORY_TIMEOUT_S)
-        yield Operator(etcd.allocations, etcd.directory, stores, told, ledgers)
+        yield Operator(etcd.allocations, etcd.directory, stores, etcd.histories, etcd.allocations_in, told, ledgers)
     finally:
         await asyncio.gather(*(pool.close() for pool in pools.values()))
         await etcd.close()

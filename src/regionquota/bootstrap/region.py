@@ -1,8 +1,6 @@
 """The region daemon."""
 
 import asyncio
-import os
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -13,17 +11,20 @@ from regionquota.adapters.etcd import EtcdClient
 from regionquota.adapters.postgres.cases import PostgresCaseStore
 from regionquota.adapters.postgres.database import claim
 from regionquota.adapters.postgres.slot import LockedSlot
+from regionquota.adapters.postgres.standing import PostgresStandingStore
 from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.adapters.postgres.suspensions import PostgresSuspensionStore
 from regionquota.adapters.postgres.transaction import Pool
 from regionquota.adapters.postgres.usage import PostgresUsageLedger
 from regionquota.bootstrap.clock import SystemClock
 from regionquota.bootstrap.connections import connect_etcd, connect_postgres, deadlines_of
+from regionquota.bootstrap.history import watching_history
 from regionquota.bootstrap.housekeeping import housekeeping
 from regionquota.bootstrap.operations import known_suspensions, operations
 from regionquota.bootstrap.reconciling import reconciler_of, reconciling
-from regionquota.bootstrap.serving import site, spare_collector, stop_signal, telemetry_of
+from regionquota.bootstrap.serving import first_of, instance_name, site, spare_collector, stop_signal, telemetry_of
 from regionquota.config import Config, require_region
+from regionquota.core.history import Bond
 from regionquota.core.quota import QuotaKey
 from regionquota.errors import StoreUnavailable, Unavailable
 from regionquota.http.ledger_api import LedgerApi
@@ -43,6 +44,7 @@ from regionquota.region.claims import Claims
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
 from regionquota.region.group_commit import GroupCommit
+from regionquota.region.history_watch import HistoryWatch
 from regionquota.region.room import Room
 from regionquota.region.service import RegionService
 from regionquota.region.steps import Step
@@ -61,28 +63,40 @@ async def run_region(config: Config) -> None:
     """Serve until SIGTERM or SIGINT. Raises `ConfigError` or `StoreUnavailable` if it cannot begin."""
     require_region(config)
     stopping = stop_signal()
-    async with telemetry_of(config) as telemetry, region_server(config, telemetry):
-        spare_collector()
-        await stopping.wait()
-        _log.info("stopping: finishing what was accepted", region=config.region.name)
+    async with telemetry_of(config) as telemetry:
+        while not stopping.is_set():
+            ended = asyncio.Event()
+            async with region_server(config, telemetry, ended.set):
+                spare_collector()
+                await first_of(stopping, ended)
+                why = "finishing what was accepted" if stopping.is_set() else "to begin anew in another history of etcd"
+                _log.info(f"stopping: {why}", region=config.region.name)
 
 
 @asynccontextmanager
-async def region_server(config: Config, telemetry: Telemetry) -> AsyncIterator[str]:
-    """A region server in this event loop; yields its URL."""
+async def region_server(
+    config: Config, telemetry: Telemetry, on_ended: Callable[[], None] = lambda: None
+) -> AsyncIterator[str]:
+    """A region server in this event loop; yields its URL. `on_ended`: see `HistoryWatch`."""
     pool = await connect_postgres(config.postgres)
-    etcd = connect_etcd(config.etcd)
+    bond = Bond()
+    etcd = connect_etcd(config.etcd, bond)
     deadlines = deadlines_of(config.postgres)
     slot = LockedSlot(pool, deadlines)
     try:
         await claim(pool, config.region.name, deadlines)
-        store = PostgresRegionStore(pool, config.region.name, deadlines, slot)
+        store = PostgresRegionStore(pool, config.region.name, deadlines, slot, bond)
+        standings = PostgresStandingStore(pool, deadlines)
+        watch = HistoryWatch(
+            config.region.name, instance_name(), etcd.histories, standings, store, bond, SystemClock(), on_ended
+        )
         suspensions = await known_suspensions(etcd.directory, PostgresSuspensionStore(pool, deadlines))
         ledger = PostgresUsageLedger(pool, deadlines)
         cases = PostgresCaseStore(pool, deadlines)
         async with (
             housekeeping(config, telemetry, pool),
-            _running(config, telemetry, store, etcd, suspensions, ledger, cases) as url,
+            watching_history(watch.step, telemetry, lambda: watch.trouble),
+            _running(config, telemetry, store, etcd, suspensions, ledger, cases, watch) as url,
         ):
             yield url
     finally:
@@ -108,6 +122,7 @@ async def _running(
     suspensions: Suspensions,
     ledger: UsageLedger,
     cases: CaseStore,
+    watch: HistoryWatch,
 ) -> AsyncIterator[str]:
     """Everything that works in a region, started in order and ended in reverse."""
     clock = SystemClock()
@@ -128,7 +143,7 @@ async def _running(
     )
     attendance = Attendance(
         me,
-        f"{socket.gethostname()}-{os.getpid()}",
+        instance_name(),
         f"http://{config.region.host}:{config.region.port}",
         etcd.directory,
         store,
@@ -184,7 +199,7 @@ async def _running(
             *reconciliation_routes(ReconcileApi(reconciler, cases)),
         ),
         telemetry,
-        _readiness(store, follower, clock),
+        _readiness(store, follower, clock, watch),
         title=f"regionquota region {me}",
         max_body_bytes=service_config.max_body_bytes,
         on_stop=room.close,
@@ -249,12 +264,14 @@ def _resharder(store: RegionStore, service: RegionService, clock: Clock) -> Call
     return step
 
 
-def _readiness(store: RegionStore, follower: Follower, clock: Clock) -> Probe:
+def _readiness(store: RegionStore, follower: Follower, clock: Clock, watch: HistoryWatch) -> Probe:
     """Ready means that reserves can be served: Postgres answers, and is trusted. etcd may be away for any time."""
 
     async def ready() -> tuple[bool, dict[str, Any]]:
         heard = round(clock.now() - follower.heard_at, 1) if follower.heard_at else None
         found: dict[str, Any] = {"etcd_heard_s_ago": heard, "synchronised_revision": follower.synchronised}
+        if watch.trouble is not None:
+            found["nothing_moves"] = watch.trouble
         try:
             is_trusted = (await store.incarnation()).is_trusted
         except StoreUnavailable as error:

@@ -9,6 +9,7 @@ import typer
 from regionquota import regions
 from regionquota.bootstrap.operator import operator
 from regionquota.bootstrap.region import run_region
+from regionquota.cli import evictions
 from regionquota.cli.frame import (
     NEGATIVE_NUMBERS,
     ConfigOption,
@@ -21,10 +22,10 @@ from regionquota.cli.frame import (
 )
 from regionquota.core.quota import MAX_WEIGHT
 from regionquota.http.decoding import write_time
-from regionquota.ports import RegionRecord
+from regionquota.ports import RegionRecord, RegionStatus
 
 app = typer.Typer(
-    help="Run a region server (regionquota region --config FILE), or weigh, drain, freeze and thaw regions.",
+    help="Run a region server (regionquota region --config FILE), or weigh, drain, freeze, thaw and evict regions.",
     invoke_without_command=True,
     epilog="Examples: regionquota region --config config/region.toml · regionquota region weight eu 200",
 )
@@ -118,8 +119,15 @@ async def thaw(region: Region, config: ConfigOption = None, json: JsonOption = F
         _show(await regions.thaw(connected.directory, region), json=json)
 
 
+app.command(epilog='Example: regionquota region evict ap --attest "powered off, ticket 4711"')(evictions.evict)
+app.command(epilog="Example: regionquota region readmit ap · regionquota region readmit ap --database-lost")(
+    evictions.readmit
+)
+app.command(epilog="Example: regionquota region recover --wait 120")(evictions.recover)
+
+
 def _describe(record: RegionRecord) -> dict[str, Any]:
-    frozen = record.frozen
+    frozen, eviction = record.frozen, record.eviction
     return {
         "region": record.name,
         "weight": record.weight,
@@ -127,11 +135,16 @@ def _describe(record: RegionRecord) -> dict[str, Any]:
         "frozen": None
         if frozen is None
         else {"since": write_time(frozen.since), "by": frozen.by.value, "why": frozen.why},
+        "eviction": None
+        if eviction is None
+        else {"number": eviction.number, "at": write_time(eviction.at), "attestation": eviction.attestation},
     }
 
 
 def _state(one: dict[str, Any]) -> str:
-    frozen = one["frozen"]
+    frozen, eviction = one["frozen"], one["eviction"]
+    if one["status"] == RegionStatus.EVICTED:
+        return f"evicted {eviction['at']}: {eviction['attestation']}"
     if frozen is None:
         return str(one["status"])
     return f"frozen since {frozen['since']} by {frozen['by']}: {frozen['why']}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
 from regionquota.core.demand import Need, needs
+from regionquota.core.eviction import evict, release_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
 from regionquota.ports import AllocationStore, Directory, Fence, RegionRecord, RegionStatus, Stored
@@ -46,8 +47,9 @@ async def run_round(
             continue
         before = stored.allocation
         try:
-            wanted = plan(before, demand.get(stored.key, _NOBODY), states, policy, round_s)
-            changed = _carry_into(before, wanted, now, new_id)
+            settled = _without_evicted(before, records, now)
+            wanted = plan(settled, demand.get(stored.key, _NOBODY), states, policy, round_s)
+            changed = _carry_into(settled, wanted, now, new_id)
         except Exception as error:  # noqa: BLE001 - one quota that cannot be planned must not stop the others
             failed.append((stored.key, repr(error)))
             continue
@@ -67,9 +69,17 @@ _NOBODY: Mapping[Region, Need] = {}
 def _state(record: RegionRecord) -> RegionState:
     return RegionState(
         weight=record.weight,
-        frozen=record.frozen is not None,
+        frozen=record.frozen is not None or record.status is RegionStatus.EVICTED,
         draining=record.status is RegionStatus.DRAINING,
     )
+
+
+def _without_evicted(allocation: Allocation, records: Mapping[Region, RegionRecord], now: float) -> Allocation:
+    """What an eviction has left to do: an operator's command may have been interrupted, or a claim came late."""
+    for name, record in records.items():
+        if record.status is RegionStatus.EVICTED:
+            allocation = evict(allocation, name, now)
+    return release_ended(allocation, now)
 
 
 def _carry_into(allocation: Allocation, wanted: Plan, now: float, new_id: Callable[[], str]) -> Allocation:

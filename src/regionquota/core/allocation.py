@@ -54,11 +54,19 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Retired:
+    """Capacity that an evicted region may have spent, in accounting epoch `epoch` or before."""
+
+    units: int
+    epoch: Epoch = TIMELESS
+
+
+@dataclass(frozen=True, slots=True)
 class Allocation:
     """Who may own how much of one quota's limit.
 
-    `pool` is what no region owns; it is negative while a lowered limit is still being collected. `retired` is
-    capacity that an evicted region may have spent. `epoch` is the newest accounting epoch in which any
+    `pool` is what no region owns; it is negative while a lowered limit is still being collected. `retired` is what
+    evicted regions may have spent: see `core.eviction`. `epoch` is the newest accounting epoch in which any
     capacity was given up: a region whose own epoch is older may not raise its slice. While the quota is unlimited,
     `limit` stays what it was, for the slices to add up to, and nobody is held to it.
     """
@@ -68,7 +76,7 @@ class Allocation:
     override: VersionedLimit | None
     limit: int
     pool: int
-    retired: int = 0
+    retired: Mapping[Region, Retired] = field(default_factory=dict)
     slices: Mapping[Region, int] = field(default_factory=dict)
     moves: Sequence[Move] = ()
     epoch: Epoch = TIMELESS
@@ -76,12 +84,17 @@ class Allocation:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slices", MappingProxyType(dict(self.slices)))
+        object.__setattr__(self, "retired", MappingProxyType(dict(self.retired)))
         object.__setattr__(self, "moves", tuple(self.moves))
         _check(self)
 
     @property
     def unlimited(self) -> bool:
         return effective_limit(self.plan, self.override) is UNLIMITED
+
+    @property
+    def retired_units(self) -> int:
+        return sum(one.units for one in self.retired.values())
 
     def slice_of(self, region: Region) -> int:
         return self.slices.get(region, 0)
@@ -94,13 +107,16 @@ class Allocation:
 
 
 def _check(allocation: Allocation) -> None:
-    parts = allocation.pool + allocation.retired + sum(allocation.slices.values())
+    parts = allocation.pool + allocation.retired_units + sum(allocation.slices.values())
     if parts != allocation.limit:
         raise ProtocolError(f"pool + retired + slices is {parts}, the limit {allocation.limit}")
     if effective_limit(allocation.plan, allocation.override) not in (allocation.limit, UNLIMITED):
         raise ProtocolError(f"limit {allocation.limit} is neither the override's nor the plan's")
-    if not 0 <= allocation.limit <= MAX_AMOUNT or allocation.retired < 0:
-        raise ProtocolError(f"limit {allocation.limit}, retired {allocation.retired}: out of range")
+    if not 0 <= allocation.limit <= MAX_AMOUNT:
+        raise ProtocolError(f"limit {allocation.limit}: out of range")
+    for region, gone in allocation.retired.items():
+        if not 0 <= gone.units <= MAX_AMOUNT:
+            raise ProtocolError(f"retired of {region} is {gone.units}")
     for region, size in allocation.slices.items():
         if not 0 <= size <= MAX_AMOUNT:
             raise ProtocolError(f"slice of {region} is {size}")

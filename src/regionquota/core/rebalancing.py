@@ -85,7 +85,7 @@ def plan(
 def sizes(allocation: Allocation, wishes: Mapping[Region, _Wish], policy: Policy) -> Mapping[Region, int]:
     """The size that each region with a wish should have."""
     kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
-    capacity = allocation.limit - allocation.retired - kept
+    capacity = allocation.limit - allocation.retired_units - kept
     pool = int(allocation.limit * policy.pool_share)
     floors = sum(wish.floor for wish in wishes.values())
     wants = sum(wish.want for wish in wishes.values())

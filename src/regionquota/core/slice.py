@@ -12,6 +12,7 @@ from regionquota.core.counter import Counter
 from regionquota.core.periods import Epoch, epoch_of
 from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import GLOBAL_SCOPE, Kind, QuotaKey, Region, home_of
+from regionquota.errors import WentBackwards
 
 MICROSECONDS = 1_000_000
 
@@ -134,6 +135,20 @@ def apply(
     elif held.slice < target and holding.epoch >= allocation.epoch:
         slice_ = target
     return _same_fraction(before, replace(holding, counter=counters.resize(held, slice_)), now)
+
+
+def refuse_contradiction(holding: Holding | None, allocation: Allocation, revision: int, me: Region) -> None:
+    """Raise `WentBackwards` if a region holds more than a newer document says that it owns (invariant B).
+
+    A region raises its slice by what it reads, and lowers it before it hands over: so that document does not follow
+    upon those it has read. etcd was restored from an older snapshot, or somebody has meddled with it.
+    """
+    if holding is None or revision <= holding.revision or holding.slice <= allocation.slice_of(me):
+        return
+    raise WentBackwards(
+        f"{me} holds {holding.slice} of {holding.key}, applied at revision {holding.revision}, "
+        f"but at revision {revision} it owns {allocation.slice_of(me)}"
+    )
 
 
 def apply_strictly(

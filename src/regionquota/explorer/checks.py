@@ -206,7 +206,7 @@ class Checks:
         return changed
 
     def _look_at_document(self, key: QuotaKey, before: Allocation | None, now: Allocation) -> None:
-        if now.pool + now.retired + sum(now.slices.values()) != now.limit:
+        if now.pool + now.retired_units + sum(now.slices.values()) != now.limit:
             raise Violation(Invariant.ADDS_UP, f"{key}: {now}")
         self.largest[key] = max(self.largest.get(key, 0), now.limit)
         if before is not None:

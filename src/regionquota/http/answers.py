@@ -180,7 +180,8 @@ def whole(stored: Stored) -> dict[str, Any] | None:
         "limit": None if allocation.unlimited else allocation.limit,
         "unlimited": allocation.unlimited,
         "pool": allocation.pool,
-        "retired": allocation.retired,
+        "retired": allocation.retired_units,
+        "retired_of": {region: gone.units for region, gone in allocation.retired.items()},
         "slices": dict(allocation.slices),
         "moves": [
             {"id": move.id, "from": move.source, "to": move.target, "amount": move.amount} for move in allocation.moves

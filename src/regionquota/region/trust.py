@@ -19,6 +19,7 @@ class Trust:
         self._allocations = allocations
         self._store = store
         self._clock = clock
+        self._said = ""
 
     async def step(self) -> None:
         """Raises `StoreUnavailable` or `EtcdUnavailable`: nothing is admitted until it succeeds.
@@ -29,7 +30,9 @@ class Trust:
         found = await self._store.incarnation()
         if found.is_trusted:
             return
-        _log.warning("Postgres was restarted or replaced: nothing is admitted until it was compared with etcd")
+        if self._said != found.name:
+            self._said = found.name
+            _log.warning("the slices are to be compared with etcd: nothing is admitted until that was done")
         revision, documents = await self._allocations.list()
         known = {stored.key: stored for stored in documents}
         lowered = 0
@@ -50,7 +53,8 @@ class Trust:
         if applied is None:
             return False  # this database has heard of something newer
         if applied.counter.debt > held.counter.debt:
+            # It has lost commits, or was evicted.
             _log.error(
-                "this database has lost commits: it held more than it owns", quota=str(held.key), slice=held.slice
+                "more was held than is owned: what is in use of it is owed", quota=str(held.key), slice=held.slice
             )
         return applied.slice < held.slice

@@ -3,11 +3,13 @@
 from collections.abc import AsyncGenerator, Sequence
 from itertools import groupby
 
-from etcd3aio.kv import prefix_range_end
+from etcd3aio._protobuf import Compare, RequestOp
+from etcd3aio.kv import KVService, prefix_range_end
 
+from regionquota.adapters.etcd.binding import Binding
 from regionquota.adapters.etcd.changes import Change
 from regionquota.adapters.etcd.codec import decode_allocation, encode_allocation, unreadable
-from regionquota.adapters.etcd.gateway import Entry, Gateway
+from regionquota.adapters.etcd.gateway import Entry, Gateway, at_revision
 from regionquota.adapters.etcd.keys import Keyspace
 from regionquota.adapters.etcd.reading import Reader
 from regionquota.core.allocation import Allocation
@@ -19,16 +21,18 @@ from regionquota.ports import Fence, Stored
 class EtcdAllocationStore:
     """`read` raises `UnreadableDocument`, an `EtcdUnavailable`; `list` and `watch` pass over such a document."""
 
-    def __init__(self, gateway: Gateway, keys: Keyspace) -> None:
+    def __init__(self, gateway: Gateway, keys: Keyspace, binding: Binding) -> None:
         self._gateway = gateway
         self._keys = keys
+        self._binding = binding
         self._reader = Reader()
 
     def key_of(self, key: QuotaKey) -> bytes:
         return self._keys.allocation(key)
 
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
-        entry = await self._gateway.get(self.key_of(key))
+        entry, history = await self._gateway.get_with(self.key_of(key), self._binding.key)
+        self._binding.meet(history)
         if entry is None:
             return 0, None
         return entry.revision, decode_allocation(entry.key, entry.value)
@@ -36,18 +40,41 @@ class EtcdAllocationStore:
     async def swap(
         self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
     ) -> int | None:
-        return await self._gateway.swap(self.key_of(key), revision, encode_allocation(allocation), fence)
+        document = self.key_of(key)
+        compares = [at_revision(document, revision)]
+        if fence is not None:
+            compares.append(KVService.txn_compare_create_revision(fence.key, fence.create_revision))
+        return await self._write(document, compares, [KVService.txn_op_put(document, encode_allocation(allocation))])
 
     async def swap_all(self, changes: Sequence[tuple[QuotaKey, int, Allocation]]) -> int | None:
-        return await self._gateway.swap_all(
-            [(self.key_of(key), revision, encode_allocation(allocation)) for key, revision, allocation in changes]
+        """At most 127: etcd takes 128 comparisons, one of which is the history's."""
+        documents = [(self.key_of(key), revision, allocation) for key, revision, allocation in changes]
+        return await self._write(
+            documents[0][0],
+            [at_revision(document, revision) for document, revision, _ in documents],
+            [KVService.txn_op_put(document, encode_allocation(allocation)) for document, _, allocation in documents],
         )
 
     async def remove(self, key: QuotaKey, revision: int) -> bool:
-        return await self._gateway.remove(self.key_of(key), revision)
+        document = self.key_of(key)
+        done = await self._write(document, [at_revision(document, revision)], [KVService.txn_op_delete(document)])
+        return done is not None
+
+    async def _write(self, document: bytes, compares: Sequence[Compare], writes: Sequence[RequestOp]) -> int | None:
+        binding = self._binding
+        if binding.is_new:
+            binding.meet(await self._gateway.get(binding.key))
+        outcome = await self._gateway.transact(
+            document, [*compares, binding.compare()], writes, [KVService.txn_op_get(binding.key)]
+        )
+        if outcome.succeeded:
+            return outcome.revision
+        binding.require(outcome.entry)
+        return None
 
     async def list(self) -> tuple[int, Sequence[Stored]]:
         revision, entries = await self._gateway.scan(self._keys.allocations)
+        self._binding.meet(await self._gateway.get(self._binding.key))
         return revision, list(self._reader.readable(entries, self.stored))
 
     async def damaged(self) -> Sequence[str]:

@@ -13,8 +13,9 @@ import msgspec
 import structlog
 from msgspec import Meta
 
-from regionquota.core.allocation import UNLIMITED, Allocation, Move, VersionedLimit
+from regionquota.core.allocation import UNLIMITED, Allocation, Move, Retired, VersionedLimit
 from regionquota.core.demand import Demand
+from regionquota.core.eviction import Eviction
 from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, MAX_IDENTIFIER_BYTES, MAX_WEIGHT, Kind, QuotaKey, Region
 from regionquota.errors import RegionQuotaError, UnreadableDocument
@@ -35,6 +36,7 @@ LARGEST_REPORT: Final = 1024 * 1024
 # Bounded where somebody reckons with it: a document that nobody of ours wrote must not stop those who read it.
 Units = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
 Revision = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
+Epoch = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_BYTES, pattern=r"^[^\x00-\x1f\x7f-\x9f]+\Z")]
 
 
@@ -51,20 +53,25 @@ class _Move(msgspec.Struct, rename={"source": "from", "target": "to"}):
     requested_at: float = 0.0
 
 
-class _Document(msgspec.Struct):
+class _Retired(msgspec.Struct):
+    units: Units
+    epoch: Epoch
+
+
+class Document(msgspec.Struct):
     v: int
 
 
-class _Allocation(_Document):
+class _Allocation(Document):
     kind: Kind
     plan: _Limit | None
     override: _Limit | None
     limit: int
     pool: int
-    retired: int
+    retired: dict[Name, _Retired] | Literal[0]
     slices: dict[Name, Units]
     moves: list[_Move]
-    epoch: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    epoch: Epoch
     policy: QuotaPolicy = DEFAULT_POLICY
 
 
@@ -74,21 +81,29 @@ class _Frozen(msgspec.Struct):
     why: str
 
 
-class _Region(_Document):
+class _Eviction(msgspec.Struct):
+    number: Annotated[int, Meta(ge=1, le=2**31 - 1)]
+    at: float
+    attestation: str
+    blind: bool = False
+
+
+class _Region(Document):
     name: Name
     weight: Annotated[int, Meta(ge=0, le=MAX_WEIGHT)]
     status: RegionStatus
     frozen: _Frozen | None
+    eviction: _Eviction | None = None
 
 
-class _Presence(_Document):
+class _Presence(Document):
     region: str
     instance: str
     url: str
     synchronised: Revision
 
 
-class _Suspension(_Document):
+class _Suspension(Document):
     since: Annotated[float, Meta(ge=0, le=LAST_INSTANT)]
     why: Annotated[str, Meta(max_length=MAX_WHY, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]
 
@@ -108,12 +123,12 @@ class _Row(msgspec.Struct, array_like=True):
     seconds: Annotated[float, Meta(ge=0, le=1e9)]
 
 
-class _Report(_Document):
+class _Report(Document):
     region: str
     rows: list[_Row]
 
 
-class _ReportOut(_Document):
+class _ReportOut(Document):
     region: str
     rows: list[msgspec.Raw]
 
@@ -125,10 +140,10 @@ _presences: Final = msgspec.json.Decoder(_Presence)
 _suspensions: Final = msgspec.json.Decoder(_Suspension)
 _reports: Final = msgspec.json.Decoder(_Report)
 
-D = TypeVar("D", bound=_Document)
+D = TypeVar("D", bound=Document)
 
 
-def _decode(decoder: msgspec.json.Decoder[D], key: bytes, raw: bytes) -> D:
+def decode(decoder: msgspec.json.Decoder[D], key: bytes, raw: bytes) -> D:
     try:
         document = decoder.decode(raw)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -138,7 +153,7 @@ def _decode(decoder: msgspec.json.Decoder[D], key: bytes, raw: bytes) -> D:
     return document
 
 
-def _check_owner(key: bytes, *names: str) -> None:
+def check_owner(key: bytes, *names: str) -> None:
     """A document speaks only for whom its key names."""
     if not key.endswith("/".join(quote(name, safe="") for name in ("", *names)).encode()):
         raise unreadable(key, f"it speaks for {' '.join(names)}")
@@ -156,7 +171,7 @@ def encode_allocation(allocation: Allocation) -> bytes:
         override=_limit_out(allocation.override),
         limit=allocation.limit,
         pool=allocation.pool,
-        retired=allocation.retired,
+        retired={name: _Retired(gone.units, gone.epoch) for name, gone in allocation.retired.items()} or 0,
         slices=dict(allocation.slices),
         moves=[_Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in allocation.moves],
         epoch=allocation.epoch,
@@ -167,7 +182,7 @@ def encode_allocation(allocation: Allocation) -> bytes:
 
 def decode_allocation(key: bytes, raw: bytes) -> Allocation:
     """Raises `UnreadableDocument`, also for parts that do not add up to the limit."""
-    document = _decode(_allocations, key, raw)
+    document = decode(_allocations, key, raw)
     try:
         return Allocation(
             kind=document.kind,
@@ -175,7 +190,7 @@ def decode_allocation(key: bytes, raw: bytes) -> Allocation:
             override=_limit_in(document.override),
             limit=document.limit,
             pool=document.pool,
-            retired=document.retired,
+            retired={name: Retired(gone.units, gone.epoch) for name, gone in (document.retired or {}).items()},
             slices=document.slices,
             moves=[Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in document.moves],
             epoch=document.epoch,
@@ -198,13 +213,18 @@ def _limit_in(limit: _Limit | None) -> VersionedLimit | None:
 
 
 def encode_region(record: RegionRecord) -> bytes:
-    return _encoder.encode(_Region(FORMAT, record.name, record.weight, record.status, _frozen_out(record.frozen)))
+    gone = record.eviction
+    eviction = None if gone is None else _Eviction(gone.number, gone.at, gone.attestation, gone.blind)
+    document = _Region(FORMAT, record.name, record.weight, record.status, _frozen_out(record.frozen), eviction)
+    return _encoder.encode(document)
 
 
 def decode_region(key: bytes, raw: bytes) -> RegionRecord:
-    document = _decode(_regions, key, raw)
-    _check_owner(key, document.name)
-    return RegionRecord(document.name, document.weight, document.status, _frozen_in(document.frozen))
+    document = decode(_regions, key, raw)
+    check_owner(key, document.name)
+    gone = document.eviction
+    eviction = None if gone is None else Eviction(gone.number, gone.at, gone.attestation, gone.blind)
+    return RegionRecord(document.name, document.weight, document.status, _frozen_in(document.frozen), eviction)
 
 
 def _frozen_out(frozen: Frozen | None) -> _Frozen | None:
@@ -220,8 +240,8 @@ def encode_presence(presence: Presence) -> bytes:
 
 
 def decode_presence(key: bytes, raw: bytes) -> Presence:
-    document = _decode(_presences, key, raw)
-    _check_owner(key, document.region, document.instance)
+    document = decode(_presences, key, raw)
+    check_owner(key, document.region, document.instance)
     return Presence(document.region, document.instance, document.url, document.synchronised)
 
 
@@ -232,7 +252,7 @@ def encode_suspension(suspension: Suspension) -> bytes:
 def decode_suspension(tenant: str, key: bytes, raw: bytes) -> Suspension:
     """A document that cannot be read still suspends: to lift it by mistake would be worse."""
     try:
-        document = _decode(_suspensions, key, raw)
+        document = decode(_suspensions, key, raw)
     except UnreadableDocument as error:
         _log.error("unreadable suspension", tenant=tenant, why=str(error))
         return Suspension(tenant, 0.0, "its document in etcd cannot be read")
@@ -253,7 +273,7 @@ def encode_report(region: Region, demand: Iterable[Demand]) -> Iterator[bytes]:
 
 
 def decode_report(key: bytes, raw: bytes) -> tuple[Region, Sequence[Demand]]:
-    document = _decode(_reports, key, raw)
+    document = decode(_reports, key, raw)
     return document.region, [
         Demand(
             key=QuotaKey(row.tenant, row.resource, row.scope),

@@ -1,5 +1,6 @@
 """Every call that is made to etcd: one deadline, one translation of errors, one member at a time."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from etcd3aio.lease import LeaseService
 
 from regionquota.adapters.etcd.changes import Changes
 from regionquota.adapters.etcd.deadline import answered
-from regionquota.errors import EtcdUnavailable
+from regionquota.core.history import Seen, Sight
+from regionquota.errors import EtcdUnavailable, WentBackwards
 from regionquota.ports import CompactedError, Fence
 
 PAGE: Final = 1000
@@ -53,33 +55,51 @@ class Gateway:
 
     Each endpoint has a channel of its own, since one gRPC channel takes either one host name or several
     addresses of one family, and checks one server name in all certificates.
+
+    Once etcd has gone back behind what was `seen` of it, calls raise `WentBackwards`, but those made `regardless`.
     """
 
-    def __init__(self, channels: Sequence[grpc.aio.Channel], *, timeout_s: float, silence_s: float) -> None:
+    def __init__(
+        self, channels: Sequence[grpc.aio.Channel], *, timeout_s: float, silence_s: float, seen: Seen | None = None
+    ) -> None:
         self._members = [Member(channel) for channel in channels]
         self._current = 0
         self._timeout_s = timeout_s
         self._silence_s = silence_s
+        self.seen: Final = seen or Seen()
 
     async def close(self) -> None:
         for member in self._members:
             await member.channel.close(grace=None)
 
-    async def get(self, key: bytes, revision: int = 0) -> Entry | None:
+    async def get(self, key: bytes, revision: int = 0, *, regardless: bool = False) -> Entry | None:
         """Linearizable; as of `revision` if that is not 0."""
-        answer = await self._ask(f"a read of {key.decode()}", lambda member: member.kv.get(key, revision=revision))
+        answer = await self._read(
+            f"a read of {key.decode()}", lambda member: member.kv.get(key, revision=revision), regardless
+        )
         return _entry(answer.kvs[0]) if answer.kvs else None
 
-    async def scan(self, prefix: bytes) -> tuple[int, Sequence[Entry]]:
+    async def get_with(self, key: bytes, later: bytes) -> tuple[Entry | None, Entry | None]:
+        """`later` is read as of the same revision or a later one. Not as a transaction: a full etcd refuses those."""
+        one, two = await asyncio.gather(self._get(key), self._get(later))
+        while two.header.revision < one.header.revision:
+            two = await self._get(later)
+        first, second = (_entry(answer.kvs[0]) if answer.kvs else None for answer in (one, two))
+        return first, second
+
+    async def _get(self, key: bytes) -> Any:
+        return await self._read(f"a read of {key.decode()}", lambda member: member.kv.get(key))
+
+    async def scan(self, prefix: bytes, *, regardless: bool = False) -> tuple[int, Sequence[Entry]]:
         """All entries as of one revision, in pages that stay below gRPC's limit."""
         end = prefix_range_end(prefix)
-        first = await self._page(prefix, end, 0)
+        first = await self._page(prefix, end, 0, regardless)
         revision: int = first.header.revision
         entries = [_entry(kv) for kv in first.kvs]
         more = first.more
         while more:
             try:
-                page = await self._page(entries[-1].key + b"\0", end, revision)
+                page = await self._page(entries[-1].key + b"\0", end, revision, regardless)
             except CompactedError as error:
                 raise EtcdUnavailable(f"etcd was compacted while {prefix.decode()} was listed: list again") from error
             entries += map(_entry, page.kvs)
@@ -87,32 +107,17 @@ class Gateway:
         return revision, entries
 
     async def put(self, key: bytes, value: bytes, lease: int) -> None:
-        await self._ask(f"a write of {key.decode()}", lambda member: member.kv.put(key, value, lease))
+        await self._read(f"a write of {key.decode()}", lambda member: member.kv.put(key, value, lease))
 
-    async def swap(self, key: bytes, revision: int, value: bytes, fence: Fence | None) -> int | None:
+    async def swap(
+        self, key: bytes, revision: int, value: bytes, fence: Fence | None, *, regardless: bool = False
+    ) -> int | None:
         """Put if the entry is at `revision` (0: is none) and `fence` holds; the new revision, or None."""
-        compares = [Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)]
+        compares = [at_revision(key, revision)]
         if fence is not None:
             compares.append(KVService.txn_compare_create_revision(fence.key, fence.create_revision))
-        outcome = await self.transact(key, compares, [KVService.txn_op_put(key, value)])
+        outcome = await self.transact(key, compares, [KVService.txn_op_put(key, value)], regardless=regardless)
         return outcome.revision if outcome.succeeded else None
-
-    async def swap_all(self, changes: Sequence[tuple[bytes, int, bytes]]) -> int | None:
-        """As `swap`, of at most 128 entries at once: all or none."""
-        compares = [
-            Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)
-            for key, revision, _ in changes
-        ]
-        outcome = await self.transact(
-            changes[0][0], compares, [KVService.txn_op_put(key, value) for key, _, value in changes]
-        )
-        return outcome.revision if outcome.succeeded else None
-
-    async def remove(self, key: bytes, revision: int) -> bool:
-        """Delete if the entry is at `revision`."""
-        compare = Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)
-        outcome = await self.transact(key, [compare], [KVService.txn_op_delete(key)])
-        return outcome.succeeded
 
     async def delete(self, key: bytes) -> bool:
         """Whatever revision it is at. False: there is no such entry."""
@@ -121,10 +126,18 @@ class Gateway:
         return outcome.succeeded
 
     async def transact(
-        self, key: bytes, compares: Sequence[Compare], success: Sequence[RequestOp], failure: Sequence[RequestOp] = ()
+        self,
+        key: bytes,
+        compares: Sequence[Compare],
+        success: Sequence[RequestOp],
+        failure: Sequence[RequestOp] = (),
+        *,
+        regardless: bool = False,
     ) -> Outcome:
         """`failure` may be one read; `key` stands in messages."""
-        answer = await self._ask(f"a write of {key.decode()}", lambda member: member.kv.txn(compares, success, failure))
+        answer = await self._read(
+            f"a write of {key.decode()}", lambda member: member.kv.txn(compares, success, failure), regardless
+        )
         found = [kv for response in answer.responses for kv in response.response_range.kvs]
         return Outcome(answer.succeeded, answer.header.revision, _entry(found[0]) if found else None)
 
@@ -160,10 +173,26 @@ class Gateway:
             self._leave(member)
             raise
 
-    async def _page(self, start: bytes, end: bytes, revision: int) -> Any:
-        return await self._ask(
-            f"a list from {start.decode()}", lambda member: member.kv.get(start, end, revision=revision, limit=PAGE)
+    async def _page(self, start: bytes, end: bytes, revision: int, regardless: bool) -> Any:
+        return await self._read(
+            f"a list from {start.decode()}",
+            lambda member: member.kv.get(start, end, revision=revision, limit=PAGE),
+            regardless,
         )
+
+    async def _read(self, what: str, call: Callable[[Member], Awaitable[Any]], regardless: bool = False) -> Any:
+        """A linearizable call, by whose answer etcd shows how far it has come."""
+        seen = self.seen
+        since = seen.sight
+        self._refuse_backwards(regardless)
+        answer = await self._ask(what, call)
+        seen.note(since, Sight(answer.header.cluster_id, answer.header.revision))
+        self._refuse_backwards(regardless)
+        return answer
+
+    def _refuse_backwards(self, regardless: bool) -> None:
+        if self.seen.broken is not None and not regardless:
+            raise WentBackwards(f"etcd went backwards ({self.seen.broken}): it is to be recovered")
 
     async def _ask(self, what: str, call: Callable[[Member], Awaitable[T]]) -> T:
         member = self._members[self._current]
@@ -178,6 +207,11 @@ class Gateway:
         # Several calls may fail on one member: only the first moves on.
         if self._members[self._current] is member:
             self._current = (self._current + 1) % len(self._members)
+
+
+def at_revision(key: bytes, revision: int) -> Compare:
+    """0: there is no such entry."""
+    return Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)
 
 
 async def _keep_alive(member: Member, lease: int) -> Any:

@@ -33,6 +33,14 @@ class Keyspace:
         return self._key("suspended", "")
 
     @property
+    def history(self) -> bytes:
+        return self._key("history")
+
+    @property
+    def statements(self) -> bytes:
+        return self._key("statements", "")
+
+    @property
     def leader(self) -> bytes:
         return self._key("leader", "coordinator")
 
@@ -51,6 +59,13 @@ class Keyspace:
 
     def demand(self, region: Region, instance: str, part: int) -> bytes:
         return self._key("demand", region, instance, f"{part:04}")
+
+    def statement_of(self, region: Region) -> bytes:
+        """What the keys of all parts of one statement begin with."""
+        return self._key("statements", region, "")
+
+    def statement(self, region: Region, part: int) -> bytes:
+        return self._key("statements", region, f"{part:06}")
 
     def suspension(self, tenant: str) -> bytes:
         return self._key("suspended", tenant)

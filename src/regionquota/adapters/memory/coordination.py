@@ -8,7 +8,9 @@ from typing import Final, Generic, TypeVar
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
+from regionquota.core.history import History
 from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.recovery import Statement
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import (
     Clock,
@@ -68,6 +70,8 @@ class MemoryCoordination:
         self._leader: _Leased[str] | None = None
         self._leading_since = 0
         self._waiting: set[asyncio.Event] = set()
+        self.history: tuple[int, History | None] = (0, None)
+        self.statements: dict[Region, Statement] = {}
 
     @property
     def revision(self) -> int:
@@ -90,6 +94,7 @@ class MemoryCoordination:
         if self._leader is not None:
             other._leader = _Leased(twins[self._leader.session], self._leader.value)
         other._leading_since = self._leading_since
+        other.history, other.statements = self.history, dict(self.statements)
         return other
 
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
@@ -208,6 +213,9 @@ class MemoryCoordination:
 
     async def suspensions(self) -> Mapping[str, Suspension]:
         return dict(self._suspensions)
+
+    def begin_history(self, history: History) -> None:
+        self.history = self._next_revision(), history
 
     def prolong(self, session: MemorySession) -> bool:
         self._end_expired()

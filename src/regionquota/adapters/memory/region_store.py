@@ -6,19 +6,25 @@ Each call is one step: it never awaits, so a simulation decides what happens bet
 from collections import Counter as Sums
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Closed, Loaded, MeterKey, RequestKey, Writes, turn
 from regionquota.core.commands import Adjustment, Command, Expire, Outcome, QuotaCommand, Reading, Reserve, Settled
 from regionquota.core.counter import Counter
 from regionquota.core.entries import USAGE, Entry, EntryKind
+from regionquota.core.history import Bond, Sight, Standing
 from regionquota.core.ledger import decide
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import DUE, HOLDING, Reservation, State
-from regionquota.core.slice import Holding, apply, apply_strictly
-from regionquota.errors import NotTrusted, StoreUnavailable
+from regionquota.core.slice import Holding, apply, apply_strictly, refuse_contradiction
+from regionquota.errors import NotTrusted, StoreUnavailable, WentBackwards
 from regionquota.ports import Backlog, BalanceCheck, Expired, Incarnation, Resharding, SliceEntry
+
+_NEVER: Final = -1
 
 
 @dataclass(slots=True)
@@ -35,6 +41,8 @@ class MemoryRegionStore:
     life: int = 0
     trusted: int = 0
     """The incarnation that the server is in, and the one that was compared with etcd: as at first."""
+    standing: Standing | None = None
+    sight: Sight = field(default_factory=Sight)
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -68,6 +76,8 @@ class MemoryRegionStore:
             list(self._slices),
             self.life,
             self.trusted,
+            self.standing,
+            self.sight,
         )
 
     def summed_up(self, ended: int) -> "MemoryRegionStore":
@@ -91,6 +101,8 @@ class MemoryRegionStore:
             list({(entry.key, at): (entry, at) for entry, at in self._slices}.values()),
             self.life,
             self.trusted,
+            self.standing,
+            self.sight,
         )
 
     async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
@@ -177,6 +189,39 @@ class MemoryRegionStore:
             entry = SliceEntry(len(self._slices) + 1, now, key, revision, was, changed.slice, moves)
             self._slices.append((entry, changed.epoch))
         return changed
+
+    def require_standing(self, bond: Bond, key: QuotaKey, allocation: Allocation, revision: int) -> None:
+        """What goes before `apply` where a process is bound."""
+        if bond.standing is None or bond.standing != self.standing:
+            raise StoreUnavailable(f"the slices belong to {self.standing} by now")
+        if self.life == self.trusted:
+            try:
+                refuse_contradiction(self._holdings.get(key), allocation, revision, self.region)
+            except WentBackwards as error:
+                bond.seen.contradict(str(error))
+                raise
+
+    async def recall(self) -> tuple[Standing | None, Sight]:
+        newest = max((held.revision for held in self._holdings.values()), default=0)
+        return self.standing, Sight(self.sight.cluster, max(self.sight.revision, newest))
+
+    async def adopt(self, before: Standing | None, standing: Standing) -> bool:
+        if self.standing != before:
+            return False
+        if before is not None and before.history != standing.history:
+            self.sight = Sight()
+            for key, held in self._holdings.items():
+                self._holdings[key] = replace(held, revision=-abs(held.revision))
+        if standing.evictions != (0 if before is None else before.evictions):
+            self.trusted = _NEVER
+        if before is None and not self._holdings:
+            standing = Standing(standing.history, standing.evictions, standing.evictions)
+        self.standing = standing
+        return True
+
+    async def remember(self, history: str, sight: Sight) -> None:
+        if self.standing is not None and self.standing.history == history:
+            self.sight = Sight(sight.cluster, max(self.sight.revision, sight.revision))
 
     async def holding(self, key: QuotaKey) -> Holding | None:
         return self._holdings.get(key)

@@ -107,7 +107,6 @@ CREATE TABLE public.quota_counters (
     CONSTRAINT quota_counters_overdraft_issued_check CHECK ((overdraft_issued >= 0)),
     CONSTRAINT quota_counters_reserved_check CHECK ((reserved >= 0)),
     CONSTRAINT quota_counters_retired_check CHECK ((retired >= 0)),
-    CONSTRAINT quota_counters_revision_check CHECK ((revision > 0)),
     CONSTRAINT quota_counters_shard_check CHECK ((shard >= 0)),
     CONSTRAINT quota_counters_shards_check CHECK (((shards >= 1) AND (shards <= 16))),
     CONSTRAINT quota_counters_slice_check CHECK ((slice >= 0)),
@@ -117,6 +116,8 @@ CREATE TABLE public.quota_counters (
 WITH (fillfactor='50');
 
 COMMENT ON TABLE public.quota_counters IS 'Each quota used in this region, in its current accounting epoch. Half of every page stays free for in-page updates.';
+
+COMMENT ON COLUMN public.quota_counters.revision IS 'Of the newest allocation document that was applied; below zero: in a former history of etcd.';
 
 COMMENT ON COLUMN public.quota_counters.overage IS 'Units beyond the slice that a soft, shadow or unlimited policy let in.';
 
@@ -186,12 +187,25 @@ CREATE TABLE public.region_identity (
     region text NOT NULL,
     claimed_at timestamp with time zone DEFAULT now() NOT NULL,
     trusted text,
+    history text,
+    evictions integer DEFAULT 0 NOT NULL,
+    evictions_before integer DEFAULT 0 NOT NULL,
+    etcd_cluster text,
+    etcd_revision bigint DEFAULT 0 NOT NULL,
     CONSTRAINT region_identity_only_row_check CHECK (only_row)
 );
 
 COMMENT ON TABLE public.region_identity IS 'Whose slices these are. A server of another region refuses to start on this database.';
 
 COMMENT ON COLUMN public.region_identity.trusted IS 'Incarnation (system identifier/timeline/start) whose slices were compared with etcd. In any other nothing is admitted.';
+
+COMMENT ON COLUMN public.region_identity.history IS 'Name of the history of etcd that slices were last changed in; NULL: none was met yet. What was read in another changes nothing.';
+
+COMMENT ON COLUMN public.region_identity.evictions IS 'How many evictions of this region it has obeyed.';
+
+COMMENT ON COLUMN public.region_identity.evictions_before IS 'How many evictions there had been when this database was new: it does not know what was spent before.';
+
+COMMENT ON COLUMN public.region_identity.etcd_revision IS 'The highest revision of etcd that any server of the region has seen. One that is behind it went backwards.';
 
 CREATE TABLE public.reservations (
     id uuid CONSTRAINT reservations_id_not_null1 NOT NULL,
@@ -366,6 +380,9 @@ ALTER TABLE ONLY public.meter_readings
 
 ALTER TABLE ONLY public.quota_counters
     ADD CONSTRAINT quota_counters_pkey PRIMARY KEY (tenant_id, resource, scope, shard);
+
+ALTER TABLE public.quota_counters
+    ADD CONSTRAINT quota_counters_revision_check CHECK ((revision <> 0)) NOT VALID;
 
 ALTER TABLE ONLY public.reconciled_periods
     ADD CONSTRAINT reconciled_periods_pkey PRIMARY KEY (source, tenant_id, resource, scope, epoch);

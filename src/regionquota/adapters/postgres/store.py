@@ -15,6 +15,7 @@ from regionquota.adapters.postgres.rows import CounterRow
 from regionquota.adapters.postgres.shard_watch import ONE, ShardWatch
 from regionquota.adapters.postgres.sharding import Locked, Overtaken, laid_out
 from regionquota.adapters.postgres.slot import Slot
+from regionquota.adapters.postgres.standing import require_standing
 from regionquota.adapters.postgres.statements import LEDGER, READS, SLICES
 from regionquota.adapters.postgres.transaction import (
     Connection,
@@ -30,13 +31,14 @@ from regionquota.adapters.postgres.writing import store
 from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Loaded, Writes, turn
 from regionquota.core.commands import Command, Outcome, Reserve
+from regionquota.core.history import Bond
 from regionquota.core.ledger import decide, free_expired
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation, State
 from regionquota.core.shards import decides_alone, merge, near_a_new_week, says_for_all
-from regionquota.core.slice import Holding, apply, apply_strictly
-from regionquota.errors import NotTrusted, ProtocolError, StoreUnavailable
+from regionquota.core.slice import Holding, apply, apply_strictly, refuse_contradiction
+from regionquota.errors import NotTrusted, ProtocolError, StoreUnavailable, WentBackwards
 from regionquota.ports import Backlog, BalanceCheck, Expired, Incarnation, Resharded, Resharding, SliceEntry
 
 MAX_LOOKS: Final = 2
@@ -56,13 +58,19 @@ _START_OVER: Final = (asyncpg.UniqueViolationError, asyncpg.InvalidCachedStateme
 class PostgresRegionStore:
     """Times out by `deadlines`; the pool is the caller's to open and close."""
 
-    def __init__(self, pool: Pool, region: Region, deadlines: Deadlines, slot: Slot | None = None) -> None:
-        """`slot` None: the process has no shards of its own. Whether `pool` is fenced decides what may be admitted."""
+    def __init__(
+        self, pool: Pool, region: Region, deadlines: Deadlines, slot: Slot | None = None, bond: Bond | None = None
+    ) -> None:
+        """`slot` None: the process has no shards of its own. Whether `pool` is fenced decides what may be admitted.
+
+        `bond` None: whatever history of etcd an allocation was read in is right. For tests, and who applies nothing.
+        """
         self._pool = pool
         self._region = region
         self._deadlines = deadlines
         self._memo = Memo()
         self._slot = slot or Slot()
+        self._bond = bond
         self._shard_watch = ShardWatch(pool, deadlines)
 
     async def transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
@@ -190,10 +198,15 @@ class PostgresRegionStore:
         for _ in range(MAX_RESTARTS):
             try:
                 async with transaction(self._pool, self._deadlines) as conn:
-                    if within is not None and (await incarnation_of(conn)).name != within:
+                    found = await incarnation_of(conn)
+                    if within not in (None, found.name):
                         raise StoreUnavailable("the server is in another incarnation by now")
+                    if self._bond is not None:
+                        await require_standing(conn, self._bond)
                     locked = await lock_counters(conn, [key], now)
                     before = locked.wholes.get(key)
+                    if self._bond is not None and found.is_trusted:
+                        refuse_contradiction(before, allocation, revision, self._region)
                     turn_to = apply if within is None else apply_strictly
                     changed = turn_to(before, key, allocation, revision, self._region, now)
                     if changed is None or changed == before:
@@ -203,6 +216,10 @@ class PostgresRegionStore:
                     await self._record_slice(conn, locked, changed, allocation, now)
             except _START_OVER:
                 continue
+            except WentBackwards as error:
+                if self._bond is not None:
+                    self._bond.seen.contradict(str(error))
+                raise
             self._memo.forget_counters([key])
             return changed
         raise StoreUnavailable(f"gave up after {MAX_RESTARTS} collisions over the first use of {key}")

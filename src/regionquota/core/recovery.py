@@ -1,0 +1,95 @@
+"""What a document must say after etcd was restored from an older snapshot: what the regions hold, and no less."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from regionquota.core.allocation import UNLIMITED, Allocation, Retired, VersionedLimit, effective_limit
+from regionquota.core.eviction import CLOCK_MARGIN_S, evict
+from regionquota.core.history import Standing
+from regionquota.core.periods import TIMELESS, Epoch, epoch_of
+from regionquota.core.policy import QuotaPolicy
+from regionquota.core.quota import Kind, QuotaKey, Region
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """What a region's database holds of one quota. `revision` is the last that it heard of in the former history."""
+
+    key: QuotaKey
+    kind: Kind
+    limit: int
+    unlimited: bool
+    policy: QuotaPolicy
+    revision: int
+    epoch: Epoch
+    slice: int
+    in_use: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """All that a region's database holds, as its server says under `standing`."""
+
+    region: Region
+    standing: Standing
+    stated: Sequence[Stated] = ()
+
+
+def rebuild(
+    document: Allocation | None,
+    revision: int,
+    stated: Mapping[Region, Stated],
+    evicted: Sequence[Region],
+    blind: Sequence[Region],
+    now: float,
+) -> Allocation:
+    """The document of one quota, given what each region in reach holds of it.
+
+    `document` is what the snapshot says, as of `revision`. What nobody holds goes to the pool, or below zero if more
+    is held than the limit. While there are `blind` evictions, of regions that may hold anything, it is theirs.
+    """
+    terms = _newest_terms(document, revision, stated.values())
+    retired = {} if document is None else dict(_retired(document, evicted, now))
+    slices = {region: word.slice for region, word in stated.items() if word.slice}
+    rest = terms.limit - sum(gone.units for gone in retired.values()) - sum(slices.values())
+    if blind and rest > 0:
+        known = retired.get(blind[0], Retired(0))
+        epoch = epoch_of(terms.kind, now + CLOCK_MARGIN_S, terms.policy.calendar)
+        retired[blind[0]] = Retired(known.units + rest, max(known.epoch, epoch))
+        rest = 0
+    epochs = [word.epoch for word in stated.values()]
+    return replace(terms, slices=slices, retired=retired, pool=rest, epoch=max([terms.epoch, *epochs]))
+
+
+def _retired(document: Allocation, evicted: Sequence[Region], now: float) -> Mapping[Region, Retired]:
+    for region in evicted:
+        document = evict(document, region, now)
+    return document.retired
+
+
+def _newest_terms(document: Allocation | None, revision: int, stated: Collection[Stated]) -> Allocation:
+    """Limit and policy of the snapshot, unless a region has heard of newer ones. All is in the pool.
+
+    Whose word a newer limit was is lost: it stands under the version that was in force, so that any later replaces it.
+    """
+    newest = max(stated, key=lambda word: word.revision, default=None)
+    if document is not None and (newest is None or newest.revision <= revision):
+        return replace(document, slices={}, retired={}, moves=(), pool=document.limit)
+    assert newest is not None
+    plan = None if document is None else document.plan
+    override = None if document is None else document.override
+    amount = UNLIMITED if newest.unlimited else newest.limit
+    if effective_limit(plan, override) != amount:
+        if override is not None and override.amount is not None:
+            override = replace(override, amount=amount)
+        else:
+            plan = VersionedLimit(amount, 0 if plan is None else plan.version)
+    return Allocation(
+        kind=newest.kind,
+        plan=plan,
+        override=override,
+        limit=newest.limit,
+        pool=newest.limit,
+        epoch=TIMELESS if document is None else document.epoch,
+        policy=newest.policy,
+    )

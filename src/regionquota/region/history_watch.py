@@ -1,0 +1,142 @@
+"""Keeps a region's server in the history of etcd that its slices belong to, and notices when that has ended."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from regionquota.core.history import Bond, History, Phase, Sight, Standing
+from regionquota.core.quota import Region
+from regionquota.core.recovery import Stated, Statement
+from regionquota.core.slice import Holding
+from regionquota.histories import known_history
+from regionquota.history_ports import HistoryStore, StandingStore
+from regionquota.ports import Clock, RegionRecord, RegionStatus, RegionStore
+from regionquota.region.pages import pages
+
+_log = structlog.get_logger(__name__)
+STATE_INTERVAL_S: Final = 10.0
+"""How often an evicted region, or one whose history is recovered, repeats what it holds."""
+
+
+class HistoryWatch:
+    """`on_ended`: this process is bound to a standing that its region's database is not in any more; it has to start
+    anew. `trouble` is for people: why nothing moves, None while all is well.
+    """
+
+    def __init__(
+        self,
+        me: Region,
+        instance: str,
+        histories: HistoryStore,
+        standings: StandingStore,
+        store: RegionStore,
+        bond: Bond,
+        clock: Clock,
+        on_ended: Callable[[], None],
+    ) -> None:
+        self._me = me
+        self._instance = instance
+        self._histories = histories
+        self._standings = standings
+        self._store = store
+        self._bond = bond
+        self._clock = clock
+        self._on_ended = on_ended
+        self._remembered = Sight()
+        self._stated: tuple[Standing, float] | None = None
+        self.trouble: str | None = None
+
+    async def step(self) -> None:
+        """Idempotent; any number of servers of a region may do it at once. Raises `Unavailable`."""
+        standing, sight = await self._standings.recall()
+        self._recall(sight)
+        former = None if standing is None else standing.history
+        by = f"{self._me} ({self._instance})"
+        history = await known_history(self._histories, self._bond, former, by, self._clock.now())
+        record = await self._histories.record(self._me)
+        wanted = _standing_in(history, record, standing)
+        if wanted != standing and wanted is not None and await self._standings.adopt(standing, wanted):
+            _log.warning("another standing", region=self._me, history=wanted.history, evictions=wanted.evictions)
+            standing, sight = await self._standings.recall()
+            self._recall(sight)
+        self._bind_to(standing)
+        self._say(history, standing)
+        if standing is not None and _has_to_state(history, record, standing):
+            await self._state(standing)
+        await self._remember(history)
+
+    def _recall(self, sight: Sight) -> None:
+        if self._bond.standing is None:
+            self._bond.seen.recall(sight)
+
+    def _bind_to(self, standing: Standing | None) -> None:
+        if standing is not None and self._bond.standing is None:
+            self._bond.bind(standing)
+        elif self._bond.standing != standing:
+            self._on_ended()
+
+    def _say(self, history: History, standing: Standing | None) -> None:
+        trouble = history.trouble or None
+        if standing is not None and history.name != standing.history and trouble is None:
+            trouble = (
+                f"etcd was recovered without region {self._me}, which may hold what others own by now: "
+                f"evict it (regionquota region evict {self._me} --attest TEXT), and readmit it"
+            )
+        if trouble is not None and trouble != self.trouble:
+            _log.error("nothing moves", region=self._me, why=trouble)
+        elif trouble is None and self.trouble is not None:
+            _log.info("headroom moves again", region=self._me)
+        self.trouble = trouble
+
+    async def _state(self, standing: Standing) -> None:
+        """Say what is held, once the slices cannot grow any more under a former standing."""
+        now = self._clock.now()
+        if self._stated is not None and self._stated[0] == standing and now - self._stated[1] < STATE_INTERVAL_S:
+            return
+        if standing.evictions and not (await self._store.incarnation()).is_trusted:
+            return  # what it has to give up it still has
+        held = [_stated(holding) async for page in pages(self._store) for holding in page]
+        await self._histories.state(Statement(self._me, standing, held))
+        self._stated = standing, now
+
+    async def _remember(self, history: History) -> None:
+        seen = self._bond.seen
+        if seen.broken is None and history.phase is Phase.RUNNING and seen.sight != self._remembered:
+            await self._standings.remember(history.name, seen.sight)
+            self._remembered = seen.sight
+
+
+def _standing_in(history: History, record: RegionRecord | None, standing: Standing | None) -> Standing | None:
+    """What the region's standing has to be."""
+    evicted = 0 if record is None or record.eviction is None else record.eviction.number
+    if standing is None:
+        return None if history.phase is Phase.HALTED else Standing(history.name, evicted)
+    if evicted > standing.evictions:
+        # It gives up everything before it admits again: so it may come from whatever history.
+        name = standing.history if history.phase is Phase.HALTED else history.name
+        return replace(standing, history=name, evictions=evicted)
+    if history.phase is Phase.RECOVERING:
+        return replace(standing, history=history.name)
+    return standing
+
+
+def _has_to_state(history: History, record: RegionRecord | None, standing: Standing) -> bool:
+    if standing.history != history.name:
+        return False
+    return history.phase is Phase.RECOVERING or (record is not None and record.status is RegionStatus.EVICTED)
+
+
+def _stated(held: Holding) -> Stated:
+    return Stated(
+        key=held.key,
+        kind=held.kind,
+        limit=held.limit,
+        unlimited=held.unlimited,
+        policy=held.policy,
+        revision=abs(held.revision),
+        epoch=held.epoch,
+        slice=held.slice,
+        in_use=held.counter.in_use,
+    )

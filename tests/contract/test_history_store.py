@@ -1,0 +1,216 @@
+"""What every `HistoryStore` promises, and what is read and written in a history only while it runs."""
+
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pytest
+from tests.clocks import HandClock
+from tests.core.builders import QUOTA, allocation
+
+from regionquota.adapters.etcd import EtcdClient
+from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.adapters.memory.histories import BoundAllocations, MemoryHistoryStore
+from regionquota.core.history import Bond, History, Phase, Seen, Sight, Standing
+from regionquota.core.policy import DEFAULT_POLICY
+from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.recovery import Stated, Statement
+from regionquota.embedded import EmbeddedEtcd
+from regionquota.errors import EtcdUnavailable, HistoryEnded, WentBackwards
+from regionquota.history_ports import HistoryStore
+from regionquota.ports import AllocationStore, Directory, RegionRecord
+
+RUNNING = History("first")
+HALTED = History("first", Phase.HALTED, 1_800_000_000.5, "eu (host-1)", "it is at 3, but has been at 5")
+RECOVERING = History("next", Phase.RECOVERING, 1_800_000_000.5, "somebody", "because")
+
+
+@dataclass
+class Etcd:
+    histories: HistoryStore
+    directory: Directory
+    bound: Callable[[Bond], AllocationStore]
+    recovering: Callable[[History], AllocationStore]
+
+
+@pytest.fixture
+def memory_etcd() -> Etcd:
+    memory = MemoryCoordination(HandClock())
+    return Etcd(
+        MemoryHistoryStore(memory),
+        memory,
+        lambda bond: BoundAllocations(memory, bond),
+        lambda history: BoundAllocations(memory, Bond(), history),
+    )
+
+
+@pytest.fixture
+async def real_etcd(etcd: EmbeddedEtcd) -> AsyncIterator[Etcd]:
+    prefix, clients = f"/{uuid4()}/", []
+
+    def connect(bond: Bond | None = None) -> EtcdClient:
+        clients.append(EtcdClient.connect([etcd.endpoint], prefix=prefix, timeout_s=10, bond=bond))
+        return clients[-1]
+
+    one = connect()
+    yield Etcd(one.histories, one.directory, lambda bond: connect(bond).allocations, one.allocations_in)
+    for client in clients:
+        await client.close()
+
+
+@pytest.fixture(params=["memory", "real"])
+def store(request: pytest.FixtureRequest) -> Etcd:
+    chosen: Etcd = request.getfixturevalue(f"{request.param}_etcd")
+    return chosen
+
+
+async def stand(store: Etcd, history: History) -> None:
+    revision, _ = await store.histories.read()
+    assert await store.histories.swap(history, revision)
+
+
+def bound(name: str = "first") -> Bond:
+    return Bond(Standing(name), Seen())
+
+
+async def test_there_is_none_at_first(store: Etcd) -> None:
+    assert (0, None) == await store.histories.read()
+
+
+@pytest.mark.parametrize("history", [RUNNING, HALTED, RECOVERING])
+async def test_what_was_written_is_read(store: Etcd, history: History) -> None:
+    await stand(store, history)
+    revision, found = await store.histories.read()
+    assert history == found
+    assert revision > 0
+
+
+async def test_only_one_begins_it(store: Etcd) -> None:
+    assert await store.histories.swap(RUNNING, 0)
+    assert not await store.histories.swap(History("other"), 0)
+
+
+async def test_the_record_of_a_region(store: Etcd) -> None:
+    assert await store.histories.record("eu") is None
+    await store.directory.swap_region(RegionRecord("eu", 7), 0)
+    assert RegionRecord("eu", 7) == await store.histories.record("eu")
+
+
+def stated(number: int) -> Stated:
+    key = QuotaKey("a/b 東京", f"r{number}", "global")
+    return Stated(key, Kind.CONSUMABLE, 100, False, DEFAULT_POLICY, 40, 24_000, number, 3)
+
+
+async def test_what_was_stated_is_read(store: Etcd) -> None:
+    eu = Statement("eu", Standing("first", 2, 1), [stated(1), stated(2)])
+    us = Statement("us", Standing("first"), [])
+    await store.histories.state(eu)
+    await store.histories.state(us)
+    assert [eu, us] == sorted(await store.histories.statements(), key=lambda one: one.region)
+
+
+async def test_a_long_statement_is_replaced_by_a_shorter_one(store: Etcd) -> None:
+    await store.histories.state(Statement("eu", Standing("first"), [stated(number) for number in range(2500)]))
+    (found,) = await store.histories.statements()
+    assert 2500 == len(found.stated)
+    shorter = Statement("eu", Standing("next"), [stated(1)])
+    await store.histories.state(shorter)
+    assert [shorter] == await store.histories.statements()
+
+
+async def test_statements_are_forgotten(store: Etcd) -> None:
+    await store.histories.state(Statement("eu", Standing("first"), [stated(1)]))
+    await store.histories.forget_statements()
+    assert [] == await store.histories.statements()
+
+
+async def test_documents_are_written_while_it_runs(store: Etcd) -> None:
+    await stand(store, RUNNING)
+    allocations = store.bound(bound())
+    revision = await allocations.swap(QUOTA, 0, allocation(100))
+    assert (revision, allocation(100)) == await allocations.read(QUOTA)
+    assert await allocations.swap(QUOTA, 0, allocation(100)) is None
+
+
+@pytest.mark.parametrize("history", [HALTED, RECOVERING, History("next")])
+async def test_nothing_is_read_or_written_in_it_once_it_has_ended(store: Etcd, history: History) -> None:
+    await stand(store, RUNNING)
+    allocations = store.bound(bound())
+    revision = await allocations.swap(QUOTA, 0, allocation(100))
+    assert revision is not None
+    await stand(store, history)
+    for refused in (
+        allocations.read(QUOTA),
+        allocations.list(),
+        allocations.swap(QUOTA, revision, allocation(200)),
+        allocations.swap_all([(QUOTA, revision, allocation(200))]),
+        allocations.remove(QUOTA, revision),
+    ):
+        with pytest.raises(HistoryEnded):
+            await refused
+    name = history.name if history.phase is Phase.RUNNING else "third"
+    await stand(store, History(name))
+    assert (revision, allocation(100)) == await store.bound(bound(name)).read(QUOTA)
+
+
+async def test_nothing_is_read_by_a_process_that_has_not_met_it(store: Etcd) -> None:
+    await stand(store, RUNNING)
+    with pytest.raises(EtcdUnavailable):
+        await store.bound(Bond()).read(QUOTA)
+
+
+async def test_only_the_recovery_writes_while_it_lasts(store: Etcd) -> None:
+    await stand(store, RECOVERING)
+    allocations = store.recovering(RECOVERING)
+    assert await allocations.swap(QUOTA, 0, allocation(100)) is not None
+    await stand(store, History("next"))
+    with pytest.raises(HistoryEnded):
+        await allocations.list()
+
+
+async def test_an_etcd_that_remembers_less_than_was_seen_is_not_asked_again(store: Etcd) -> None:
+    await stand(store, RUNNING)
+    bond = bound()
+    allocations = store.bound(bond)
+    await allocations.read(QUOTA)
+    bond.seen.recall(Sight(bond.seen.sight.cluster, 10**9))
+    for _ in range(2):
+        with pytest.raises(WentBackwards, match="has been at 1000000000"):
+            await allocations.read(QUOTA)
+    assert bond.seen.broken is not None
+
+
+async def test_another_cluster_is_not_asked_again(etcd: EmbeddedEtcd) -> None:
+    bond = Bond(Standing("first"), Seen(Sight(12345, 1)))
+    async with EtcdClient.connect([etcd.endpoint], prefix=f"/{uuid4()}/", bond=bond) as client:
+        with pytest.raises(WentBackwards, match="another cluster answers"):
+            await client.directory.regions()
+        assert (0, None) == await client.histories.read()
+
+
+async def test_an_operators_command_writes_in_the_history_that_it_has_read(etcd: EmbeddedEtcd) -> None:
+    async with EtcdClient.connect([etcd.endpoint], prefix=f"/{uuid4()}/") as client:
+        await client.histories.swap(RUNNING, 0)
+        revision = await client.allocations.swap(QUOTA, 0, allocation(100))
+        assert revision is not None
+        at, _ = await client.histories.read()
+        await client.histories.swap(HALTED, at)
+        assert (revision, allocation(100)) == await client.allocations.read(QUOTA)
+        with pytest.raises(HistoryEnded, match="was halted by eu"):
+            await client.allocations.swap(QUOTA, revision, allocation(200))
+
+
+async def test_an_operators_command_may_come_before_the_first_history(etcd: EmbeddedEtcd) -> None:
+    async with EtcdClient.connect([etcd.endpoint], prefix=f"/{uuid4()}/") as client:
+        assert (0, None) == await client.allocations.read(QUOTA)
+        await client.histories.swap(RUNNING, 0)
+        assert await client.allocations.swap(QUOTA, 0, allocation(100)) is None
+        assert await client.allocations.swap(QUOTA, 0, allocation(100)) is not None
+
+
+def test_answers_that_overtake_each_other_are_no_step_back() -> None:
+    seen = Seen()
+    early = seen.sight
+    seen.note(early, Sight(1, 20))
+    seen.note(early, Sight(1, 10))
+    assert (None, Sight(1, 20)) == (seen.broken, seen.sight)

@@ -1,0 +1,96 @@
+"""A document that is made of what the regions hold."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.builders import NOON, QUOTA
+from tests.core.builders import allocation as document
+
+from regionquota.core.allocation import UNLIMITED, Move, Retired, VersionedLimit
+from regionquota.core.policy import DEFAULT_POLICY
+from regionquota.core.quota import Kind
+from regionquota.core.recovery import Stated, rebuild
+
+SNAPSHOT = 100
+
+
+def holds(units: int, *, revision: int = SNAPSHOT, limit: int = 300, epoch: int = 0, unlimited: bool = False) -> Stated:
+    return Stated(QUOTA, Kind.ALLOCATED, limit, unlimited, DEFAULT_POLICY, revision, epoch, units, units)
+
+
+def test_slices_are_what_the_regions_hold_and_the_rest_is_in_the_pool() -> None:
+    made = rebuild(document(300, eu=100, us=100), SNAPSHOT, {"eu": holds(40), "us": holds(120)}, [], [], NOON)
+    assert ({"eu": 40, "us": 120}, 140) == (made.slices, made.pool)
+
+
+def test_a_region_that_the_snapshot_does_not_know() -> None:
+    assert {"eu": 40, "ap": 7} == rebuild(
+        document(300, eu=40), SNAPSHOT, {"eu": holds(40), "ap": holds(7)}, [], [], NOON
+    ).slices
+
+
+def test_moves_of_the_snapshot_are_forgotten() -> None:
+    made = rebuild(document(300, eu=40, moves=[Move("1", "eu", "us", 5)]), SNAPSHOT, {"eu": holds(40)}, [], [], NOON)
+    assert () == made.moves
+
+
+def test_more_than_the_limit_is_held() -> None:
+    assert -50 == rebuild(document(300), SNAPSHOT, {"eu": holds(200), "us": holds(150)}, [], [], NOON).pool
+
+
+def test_a_limit_that_a_region_has_heard_of_since_the_snapshot() -> None:
+    made = rebuild(document(300), SNAPSHOT, {"eu": holds(0), "us": holds(350, revision=101, limit=500)}, [], [], NOON)
+    assert (500, VersionedLimit(500, 1), 150) == (made.limit, made.plan, made.pool)
+
+
+def test_a_limit_that_was_older_than_the_snapshots() -> None:
+    assert 300 == rebuild(document(300), SNAPSHOT, {"eu": holds(0, revision=99, limit=500)}, [], [], NOON).limit
+
+
+def test_an_override_that_was_changed_since() -> None:
+    known = replace(document(300), override=VersionedLimit(300, 4))
+    made = rebuild(known, SNAPSHOT, {"eu": holds(0, revision=101, limit=20)}, [], [], NOON)
+    assert (20, VersionedLimit(300, 1), VersionedLimit(20, 4)) == (made.limit, made.plan, made.override)
+
+
+def test_a_quota_that_became_unlimited_since() -> None:
+    made = rebuild(document(300), SNAPSHOT, {"eu": holds(10, revision=101, unlimited=True)}, [], [], NOON)
+    assert (UNLIMITED, True) == (made.plan.amount if made.plan else None, made.unlimited)
+
+
+def test_a_quota_that_was_made_since() -> None:
+    made = rebuild(None, 0, {"eu": holds(10, limit=50)}, [], [], NOON)
+    assert (50, {"eu": 10}, 40, VersionedLimit(50, 0)) == (made.limit, made.slices, made.pool, made.plan)
+
+
+def test_what_was_given_up_in_a_newer_period_is_not_spent_in_an_older_one() -> None:
+    assert 7 == rebuild(document(300), SNAPSHOT, {"eu": holds(1, epoch=7), "us": holds(1, epoch=6)}, [], [], NOON).epoch
+
+
+def test_a_region_that_was_evicted_before_the_snapshot_stays_counted() -> None:
+    known = replace(document(300, eu=100), retired={"ap": Retired(50)}, pool=150)
+    made = rebuild(known, SNAPSHOT, {"eu": holds(100)}, ["ap"], [], NOON)
+    assert ({"ap": Retired(50)}, 150) == (made.retired, made.pool)
+
+
+def test_an_eviction_that_the_snapshot_has_half_of() -> None:
+    assert {"ap": Retired(50)} == rebuild(document(300, ap=50), SNAPSHOT, {}, ["ap"], [], NOON).retired
+
+
+def test_a_region_that_may_hold_anything_is_counted_with_all_that_nobody_holds() -> None:
+    made = rebuild(document(300, eu=100, ap=50), SNAPSHOT, {"eu": holds(120)}, ["ap"], ["ap"], NOON)
+    assert ({"ap": Retired(180)}, 0) == (made.retired, made.pool)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["eu", "us", "ap"]), st.integers(0, 150)),
+    st.dictionaries(st.sampled_from(["eu", "us"]), st.builds(holds, st.integers(0, 300), revision=st.integers(1, 200))),
+    st.sampled_from([[], ["ap"]]),
+)
+def test_it_owns_what_it_holds_and_once_rebuilt_stays_as_it_is(
+    slices: dict[str, int], stated: dict[str, Stated], blind: list[str]
+) -> None:
+    made = rebuild(document(300, **slices), SNAPSHOT, stated, ["ap"], blind, NOON)
+    assert all(word.slice == made.slice_of(region) for region, word in stated.items())
+    assert made == rebuild(made, SNAPSHOT + 1, stated, ["ap"], [], NOON)
