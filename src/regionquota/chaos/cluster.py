@@ -63,7 +63,7 @@ class Site:
     name: Region
     postgres: EmbeddedPostgres
     to_postgres: TcpProxy
-    to_etcd: Sequence[TcpProxy]
+    to_etcd: list[TcpProxy]
     cutter: CommitCutter | None = None
     """Loses answers to commits on the way to Postgres."""
     servers: list[Daemon] = field(default_factory=list)

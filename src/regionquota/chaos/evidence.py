@@ -20,27 +20,28 @@ from regionquota.ports import CompactedError
 
 @dataclass(slots=True)
 class Revisions:
-    """All revisions of each quota's allocation. `remember` before anything compacts them away."""
+    """All revisions of each quota's allocation, read up to `upto`. `remember` before anything compacts them away."""
 
     keys: Sequence[QuotaKey]
+    upto: int = 0
     known: dict[QuotaKey, list[tuple[int, Allocation]]] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
 
     async def remember(self, operator: Operator) -> None:
         """Raises `EtcdUnavailable`."""
+        newest, _ = await operator.allocations.list()
         for key in self.keys:
             seen = self.known.setdefault(key, [])
-            last = seen[-1][0] if seen else 0
             try:
-                newest, _ = await operator.allocations.read(key)
-                versions = await operator.history(key, last, newest)
+                versions = await operator.history(key, self.upto, newest)
             except CompactedError:
-                self.gaps.append(f"{key}: etcd has compacted revisions after {last} before they were read")
+                self.gaps.append(f"{key}: etcd has compacted revisions after {self.upto} before they were read")
                 continue
             except UnreadableDocument as error:
                 self.gaps.append(f"invariant A: etcd held an allocation of {key} that does not add up: {error}")
                 continue
             seen += [(one.revision, one.allocation) for one in versions if one.allocation is not None]
+        self.upto = newest
 
 
 @dataclass(frozen=True, slots=True)
