@@ -11,7 +11,7 @@ from regionquota.bootstrap.operator import Operator
 from regionquota.chaos.books import Books, read_books
 from regionquota.chaos.check import Failover, Findings, check
 from regionquota.chaos.history import History
-from regionquota.chaos.slices import slice_differences
+from regionquota.chaos.slices import Former, slice_differences
 from regionquota.core.allocation import Allocation
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.errors import EtcdUnavailable, UnreadableDocument
@@ -25,6 +25,7 @@ class Revisions:
     keys: Sequence[QuotaKey]
     upto: int = 0
     known: dict[QuotaKey, list[tuple[int, Allocation]]] = field(default_factory=dict)
+    former: Former | None = None
     gaps: list[str] = field(default_factory=list)
 
     async def remember(self, operator: Operator) -> None:
@@ -42,6 +43,19 @@ class Revisions:
                 continue
             seen += [(one.revision, one.allocation) for one in versions if one.allocation is not None]
         self.upto = newest
+
+    async def begin_again(self, operator: Operator, ended_at: float) -> None:
+        """Etcd has another history by now, whose revisions cannot be compared with those of the one before.
+
+        Raises `EtcdUnavailable`.
+        """
+        self.former = Former(ended_at, self.known)
+        self.upto, documents = await operator.allocations.list()
+        self.known = {
+            one.key: [(one.revision, one.allocation)]
+            for one in documents
+            if one.key in self.keys and one.allocation is not None
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +90,10 @@ async def judge(
     limits = {
         key: max((allocation.limit for _, allocation in known), default=0) for key, known in revisions.known.items()
     }
+    differences = slice_differences(revisions.known, books, failovers, former=revisions.former)
     return Verdicts(
         check(history.ops, books, limits, failovers),
-        [*revisions.gaps, *slice_differences(revisions.known, books, failovers)],
+        [*revisions.gaps, *differences],
         [
             f"{one.check}: {one.region or 'all'}: {one.difference}"
             for one in audited

@@ -5,7 +5,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -44,9 +44,10 @@ class Stage:
 
     cluster: Cluster
     callers: Callers
-    operator: Operator
     revisions: Revisions
     seconds: float
+    undo: AsyncExitStack
+    operator: Operator = field(init=False)
     failovers: dict[Region, Failover] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -59,8 +60,9 @@ class Stage:
             self._ends = time.monotonic() + self.seconds
         return time.monotonic() < self._ends
 
-    def site(self, region: Region) -> Site:
-        return self.cluster.sites[region]
+    async def connect(self) -> None:
+        """As an operator who begins now, and has seen nothing of etcd yet."""
+        self.operator = await self.undo.enter_async_context(operator(self.cluster.deployment(), databases=True))
 
     @property
     def first(self) -> Site:
@@ -164,11 +166,12 @@ async def run(scenario: Scenario, *, seconds: float | None = None, seed: int = 1
 
 async def _run(scenario: Scenario, directory: Path, began: float, seconds: float, seed: int) -> Result:
     cluster = Cluster(directory, scenario.shape)
-    async with cluster.running(), operator(cluster.deployment(), databases=True) as connected:
+    async with cluster.running(), AsyncExitStack() as undo:
         targets = [Target(site.name, site.urls) for site in cluster.sites.values()]
         callers = Callers(targets, KEYS, per_region=CALLERS, seed=seed)
-        stage = Stage(cluster, callers, connected, Revisions(KEYS), seconds)
+        stage = Stage(cluster, callers, Revisions(KEYS), seconds, undo)
         try:
+            await stage.connect()
             callers.start()
             for key in KEYS:
                 await stage.set_limit(stage.first, key, LIMIT)
@@ -177,7 +180,7 @@ async def _run(scenario: Scenario, directory: Path, began: float, seconds: float
             await callers.stop(DRAIN_S)
             dead = await _not_alive(callers, targets)
             verdicts = await judge(
-                connected,
+                stage.operator,
                 {name: site.dsn for name, site in cluster.sites.items()},
                 callers.history,
                 stage.revisions,
