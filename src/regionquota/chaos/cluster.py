@@ -3,11 +3,11 @@
 import asyncio
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 
@@ -111,12 +111,12 @@ class Cluster:
             self.etcd = self._members()
             for region in self.shape.regions:
                 await self._add_site(region)
-            await asyncio.gather(
+            await _together(
                 *(member.start() for member in self.etcd), *(site.postgres.start() for site in self.sites.values())
             )
-            await asyncio.gather(*(migrate(site.postgres.dsn) for site in self.sites.values()))
+            await _together(*(migrate(site.postgres.dsn) for site in self.sites.values()))
             self._add_daemons()
-            await asyncio.gather(*(daemon.start() for daemon in self._daemons()))
+            await _together(*(daemon.start() for daemon in self._daemons()))
             await self.ready()
             yield
 
@@ -209,3 +209,13 @@ class Cluster:
         await asyncio.gather(*(daemon.stop() for daemon in self._daemons()))
         servers = [*(site.postgres for site in self.sites.values()), *self.others, *self.etcd]
         await asyncio.gather(*(server.stop() for server in servers))
+
+
+async def _together(*work: Coroutine[Any, Any, object]) -> None:
+    """As `gather`, but none goes on when one has failed. Raises what that one raises."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None

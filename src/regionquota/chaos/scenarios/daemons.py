@@ -10,6 +10,8 @@ from regionquota.core.quota import Region
 from regionquota.dev.stack import Daemon
 
 DOWN_S: Final = 0.5
+TRIP_S: Final = 0.02
+"""To Postgres, one way: so that most kills find something under way."""
 BETWEEN_S: Final = 1.0
 PAST_LEASE_S: Final = 2.0
 """Beyond the lease of whoever is stopped: by then others have noticed."""
@@ -18,6 +20,8 @@ PAST_LEASE_S: Final = 2.0
 async def kill_regions(stage: Stage) -> None:
     """Each in turn, so that there is always one that is down, starting or catching up."""
     sites = list(stage.cluster.sites.values())
+    for site in sites:
+        site.to_postgres.delay(TRIP_S)
     number = 0
     while stage.goes_on():
         server = sites[number % len(sites)].servers[0]
