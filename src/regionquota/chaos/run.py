@@ -20,7 +20,7 @@ from regionquota.chaos.evidence import Revisions, Verdicts, judge, leave
 from regionquota.chaos.history import Answer
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.embedded import scratch_directory
-from regionquota.errors import RegionQuotaError, Unavailable
+from regionquota.errors import EtcdUnavailable, RegionQuotaError, Unavailable
 
 KEYS: Final = (QuotaKey("acme", "vcpu"), QuotaKey("blue", "vcpu"))
 LIMIT: Final = 24
@@ -46,6 +46,7 @@ class Stage:
     callers: Callers
     revisions: Revisions
     seconds: float
+    seed: int
     undo: AsyncExitStack
     operator: Operator = field(init=False)
     failovers: dict[Region, Failover] = field(default_factory=dict)
@@ -84,12 +85,18 @@ class Stage:
         return ((await self.operator.directory.regions())[region].record.frozen is not None) is wanted
 
     async def set_limit(self, site: Site, key: QuotaKey, limit: int, version: int = 1) -> None:
-        """Raises `ChaosError`."""
+        """Raises `ChaosError`, `EtcdUnavailable`: it may be set or not."""
         url = f"{site.urls[0]}/v1/tenants/{key.tenant}/quotas/{key.resource}"
         body = {"limit": limit, "version": version}
-        async with self.callers.session.put(url, json=body) as answer:
-            if answer.status != 200:
-                raise ChaosError(f"the limit cannot be set: {await answer.text()}")
+        try:
+            async with self.callers.session.put(url, json=body) as answer:
+                said, status = await answer.text(), answer.status
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise EtcdUnavailable(f"{url} does not answer") from error
+        if status >= 500:
+            raise EtcdUnavailable(said)
+        if status != 200:
+            raise ChaosError(f"the limit cannot be set: {said}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +176,7 @@ async def _run(scenario: Scenario, directory: Path, began: float, seconds: float
     async with cluster.running(), AsyncExitStack() as undo:
         targets = [Target(site.name, site.urls) for site in cluster.sites.values()]
         callers = Callers(targets, KEYS, per_region=CALLERS, seed=seed)
-        stage = Stage(cluster, callers, Revisions(KEYS), seconds, undo)
+        stage = Stage(cluster, callers, Revisions(KEYS), seconds, seed, undo)
         try:
             await stage.connect()
             callers.start()

@@ -3,10 +3,9 @@
 from typing import Final
 
 from regionquota.chaos.run import Scenario
-from regionquota.chaos.scenarios import daemons, databases, etcd, network
+from regionquota.chaos.scenarios import daemons, databases, etcd, network, storm
 
-SCENARIOS: Final = {
-    one.name: one for one in (*daemons.SCENARIOS, *databases.SCENARIOS, *etcd.SCENARIOS, *network.SCENARIOS)
-}
+_MODULES: Final = (daemons, databases, etcd, network, storm)
+SCENARIOS: Final = {one.name: one for module in _MODULES for one in module.SCENARIOS}
 
 __all__ = ["SCENARIOS", "Scenario"]

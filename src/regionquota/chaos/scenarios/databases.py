@@ -7,7 +7,7 @@ from typing import Final
 
 from regionquota.chaos.books import Books, read_books
 from regionquota.chaos.check import Failover
-from regionquota.chaos.cluster import Site
+from regionquota.chaos.cluster import Shape, Site
 from regionquota.chaos.history import Answer, Ask
 from regionquota.chaos.run import LIMIT, Scenario, Stage
 from regionquota.core.quota import QuotaKey
@@ -163,12 +163,16 @@ async def promote_stalled(stage: Stage) -> None:
 
 SCENARIOS: Final = (
     Scenario(
-        "postgres-crashed", "A Postgres that crashes and recovers has everything it acknowledged.", crash_postgres
+        "postgres-crashed",
+        "A Postgres that crashes and recovers has everything it acknowledged.",
+        crash_postgres,
+        Shape(servers=2),
     ),
     Scenario(
         "standby-behind",
         "A promoted copy without the last commits admits nothing that another region owns by now.",
         promote_behind,
+        Shape(servers=2),
     ),
     Scenario(
         "standby-synchronous",
