@@ -76,6 +76,16 @@ def test_a_commit_without_its_line_in_the_usage_ledger_is_lost() -> None:
     assert 1 == len(checked(replace(RIGHT, lines=RIGHT.lines[1:])).lost)
 
 
+def test_an_acknowledged_start_that_the_hold_does_not_show_is_lost() -> None:
+    start = done(Ask.START, "h3", 5, 6.5, operation_id="work")
+    assert ["start h3 of 5 in eu was acknowledged, but the hold was not started by it"] == checked(
+        ops=[*history(), start]
+    ).lost
+    started = [*RIGHT.holds[:2], Held("h3", KEY, "q4", 5, State.STARTED, operation_id="work")]
+    assert [] == checked(replace(RIGHT, holds=started), [*history(), start]).all()
+    assert 1 == len(checked(replace(RIGHT, holds=started)).phantom)
+
+
 def test_an_acknowledged_release_of_a_hold_that_expired_is_lost() -> None:
     wrong = [RIGHT.holds[0], Held("h2", KEY, "q2", 2, State.EXPIRED), RIGHT.holds[2]]
     assert 1 == len(checked(replace(RIGHT, holds=wrong)).lost)

@@ -9,7 +9,9 @@ import asyncpg
 from regionquota.core.quota import QuotaKey
 from regionquota.core.reservation import State
 
-_HOLDS: Final = "SELECT id::text, tenant_id, resource, scope, request_id, amount, state, actual FROM reservations"
+_HOLDS: Final = """
+SELECT id::text, tenant_id, resource, scope, request_id, amount, state, actual, operation_id FROM reservations
+"""
 _LINES: Final = """
 SELECT tenant_id, resource, scope, kind, delta, reservation_id::text, request_id, extract(epoch FROM at) AS at
   FROM usage_ledger
@@ -38,6 +40,7 @@ class Held:
     amount: int
     state: State
     actual: int | None = None
+    operation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +95,7 @@ async def read_books(dsn: str) -> Books:
     try:
         async with conn.transaction(isolation="repeatable_read", readonly=True):
             return Books(
-                holds=[
-                    Held(row["id"], _key(row), row["request_id"], row["amount"], State(row["state"]), row["actual"])
-                    for row in await conn.fetch(_HOLDS)
-                ],
+                holds=[_held(row) for row in await conn.fetch(_HOLDS)],
                 lines=[
                     UsageLine(
                         _key(row), row["kind"], row["delta"], row["reservation_id"], row["request_id"], float(row["at"])
@@ -118,3 +118,8 @@ async def read_books(dsn: str) -> Books:
 
 def _key(row: asyncpg.Record) -> QuotaKey:
     return QuotaKey(row["tenant_id"], row["resource"], row["scope"])
+
+
+def _held(row: asyncpg.Record) -> Held:
+    own = (row["request_id"], row["amount"], State(row["state"]), row["actual"], row["operation_id"])
+    return Held(row["id"], _key(row), *own)

@@ -23,6 +23,11 @@ ABANDONED_TTL_S: Final = 2
 ABANDONED: Final = 0.05
 """Share of holds that nobody settles: they end by themselves."""
 RELEASED: Final = 0.25
+STARTED: Final = 0.2
+"""Share of the others that are started before they are settled: these do not end by themselves."""
+WAITING: Final = 0.1
+WAIT_MS: Final = 500
+"""Share of reserves that wait for room, and for how long."""
 LARGEST: Final = 4
 KEPT: Final = 4
 """Committed reservations that a caller keeps before it gives the oldest back."""
@@ -136,13 +141,18 @@ class _Caller:
             await self._give_back()
         abandoned = self._random.random() < ABANDONED
         hold = self.op(Ask.RESERVE, self._callers.request(), self._random.randint(1, LARGEST))
-        await self.settle(hold, "/v1/reservations", self.reserve(hold, ABANDONED_TTL_S if abandoned else TTL_S))
+        body = self.reserve(hold, ABANDONED_TTL_S if abandoned else TTL_S)
+        if self._random.random() < WAITING:
+            body["wait_ms"] = WAIT_MS
+        await self.settle(hold, "/v1/reservations", body)
         if hold.answer is not Answer.DONE:
             if self._kept and hold.answer is Answer.REFUSED and self._random.random() < 0.5:
                 await self._give_back()
             return
         if abandoned:
             return
+        if self._random.random() < STARTED:
+            await self._start(hold)
         if self._random.random() < RELEASED:
             await self.release(hold)
             return
@@ -150,6 +160,11 @@ class _Caller:
         await self.settle(commit, f"/v1/reservations/{commit.name}/commit", {"actual_amount": commit.amount})
         if commit.answer is Answer.DONE:
             self._kept.append(commit)
+
+    async def _start(self, hold: Op) -> None:
+        start = self.op(Ask.START, str(hold.reservation_id), hold.amount)
+        start.operation_id = f"work-{hold.name}"
+        await self.settle(start, f"/v1/reservations/{start.name}/start", {"operation_id": start.operation_id})
 
     async def release(self, hold: Op, *, by: float | None = None) -> None:
         release = self.op(Ask.RELEASE, str(hold.reservation_id), hold.amount)

@@ -77,6 +77,10 @@ class _Index:
                 found = self.requests.get((op.key.tenant, op.name), [])
                 is_there = any(held.id == op.reservation_id and held.amount == op.amount for held in found)
                 return None if is_there else "no such hold"
+            case Ask.START:
+                held = self.holds.get(op.name)
+                is_started = held is not None and held.operation_id == op.operation_id
+                return None if is_started else "the hold was not started by it"
             case Ask.COMMIT:
                 return self._unsettled(op, State.COMMITTED, op.amount) or _unexplained(
                     self.commits.get(op.name, ()), op.amount
@@ -157,11 +161,19 @@ def _phantoms(region: Region, index: _Index, ops: Sequence[Op]) -> Iterator[str]
         if name not in possible[Ask.RESERVE]:
             yield f"{region} has a hold for request {name[1]} of {name[0]}, which was not granted to anybody"
     for held in index.holds.values():
-        name = (held.key.tenant, held.id)
-        if held.state is State.COMMITTED and name not in possible[Ask.COMMIT]:
-            yield f"{region} has committed {held.id}, which nobody committed"
-        if held.state is State.RELEASED and name not in possible[Ask.RELEASE]:
-            yield f"{region} has released {held.id}, which nobody released"
+        for ask in _befallen(held):
+            if (held.key.tenant, held.id) not in possible[ask]:
+                yield f"{region} has {held.id} as {held.state}, but nobody asked for its {ask}"
     for name in index.adjustments:
         if name not in possible[Ask.ADJUST]:
             yield f"{region} has an adjustment {name[1]} of {name[0]}, which nobody made"
+
+
+def _befallen(held: Held) -> Iterator[Ask]:
+    """What callers must have asked for, for the hold to be what it is."""
+    if held.operation_id is not None:
+        yield Ask.START
+    if held.state is State.COMMITTED:
+        yield Ask.COMMIT
+    if held.state is State.RELEASED:
+        yield Ask.RELEASE

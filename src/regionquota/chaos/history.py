@@ -8,6 +8,7 @@ from regionquota.core.quota import QuotaKey, Region
 
 class Ask(StrEnum):
     RESERVE = "reserve"
+    START = "start"
     COMMIT = "commit"
     RELEASE = "release"
     ADJUST = "adjust"
@@ -25,10 +26,10 @@ class Answer(StrEnum):
 class Op:
     """One thing that a caller wanted, with all its repeats under the same id. Times are seconds since 1970.
 
-    `name` is the request id of a reserve or an adjustment, the reservation id of a commit or a release. `amount` is
+    `name` is the request id of a reserve or an adjustment, else the reservation id. `amount` is
     what was asked for: what to hold, the actual amount of a commit, what to give back. `doubts` counts the times it
     was sent without an answer. `reservation_id` and `expires_at` are what a reserve was told; `gives_back` is
-    the reservation whose units an adjustment returns.
+    the reservation whose units an adjustment returns, `operation_id` who starts.
     """
 
     region: Region
@@ -43,6 +44,7 @@ class Op:
     reservation_id: str | None = None
     expires_at: float = 0.0
     gives_back: str = ""
+    operation_id: str | None = None
 
     def __str__(self) -> str:
         return f"{self.ask} {self.name} of {self.amount} in {self.region}"

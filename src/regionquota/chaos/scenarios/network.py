@@ -14,7 +14,7 @@ SPELL_S: Final = 3.0
 HALF_OPEN_S: Final = 4.0
 BETWEEN_S: Final = 1.5
 PARTED_S: Final = LIVENESS_TTL_S + 2.0
-CUTS: Final = 3
+CUTS: Final = 1
 BETWEEN_CUTS_S: Final = 0.2
 
 
