@@ -161,6 +161,28 @@ async def promote_stalled(stage: Stage) -> None:
     await asyncio.sleep(AFTERWARDS_S)
 
 
+async def promote_beside(stage: Stage) -> None:
+    """The primary lives on, and keeps the connections that it has: one server of the region works with it, the other
+    with the copy.
+    """
+    both = await pair(stage, synchronous=True)
+    site, former = both.site, both.site.postgres
+    await asyncio.sleep(BETWEEN_S)
+    stage.cluster.mark("split brain")
+    await promote(both.standby)
+    site.to_postgres.target_port = both.standby.port
+    revision, _ = await stage.operator.allocations.list()
+    stage.failovers[site.name] = Failover(time.time(), revision, await read_books(former.dsn), excuses=False)
+    stage.cluster.others.append(former)
+    site.postgres = both.standby
+    await stage.cluster.kill(site.servers[0])
+    await site.servers[0].start()
+    await asyncio.sleep(STALL_S)
+    await former.kill()
+    await stage.cluster.ready()
+    await asyncio.sleep(AFTERWARDS_S)
+
+
 SCENARIOS: Final = (
     Scenario(
         "postgres-crashed",
@@ -183,5 +205,11 @@ SCENARIOS: Final = (
         "standby-stalled",
         "Nothing is acknowledged that a synchronous copy has not seen, however often it is asked for.",
         promote_stalled,
+    ),
+    Scenario(
+        "standby-split",
+        "Two primaries at once admit nothing twice, for the one that was replaced waits for its synchronous copy.",
+        promote_beside,
+        Shape(servers=2),
     ),
 )
