@@ -111,12 +111,12 @@ class Cluster:
             self.etcd = self._members()
             for region in self.shape.regions:
                 await self._add_site(region)
-            await _together(
+            await together(
                 *(member.start() for member in self.etcd), *(site.postgres.start() for site in self.sites.values())
             )
-            await _together(*(migrate(site.postgres.dsn) for site in self.sites.values()))
+            await together(*(migrate(site.postgres.dsn) for site in self.sites.values()))
             self._add_daemons()
-            await _together(*(daemon.start() for daemon in self._daemons()))
+            await together(*(daemon.start() for daemon in self._daemons()))
             await self.ready()
             yield
 
@@ -211,7 +211,7 @@ class Cluster:
         await asyncio.gather(*(server.stop() for server in servers))
 
 
-async def _together(*work: Coroutine[Any, Any, object]) -> None:
+async def together(*work: Coroutine[Any, Any, object]) -> None:
     """As `gather`, but none goes on when one has failed. Raises what that one raises."""
     try:
         async with asyncio.TaskGroup() as group:

@@ -162,7 +162,7 @@ async def run(scenario: Scenario, *, seconds: float | None = None, seed: int = 1
     with scratch_directory("regionquota-chaos-") as directory:
         try:
             result = await _run(scenario, directory, began, seconds or scenario.seconds, seed)
-        except (RegionQuotaError, OSError, aiohttp.ClientError, TimeoutError) as error:
+        except Exception as error:  # noqa: BLE001 - one that fails must not hide what the others find
             result = Result(scenario.name, time.monotonic() - began, error=f"{type(error).__name__}: {error}")
         if keep is not None and not result.ok:
             for what in ("logs", EVIDENCE):

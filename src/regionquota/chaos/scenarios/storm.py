@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from regionquota.chaos import etcd_tools
-from regionquota.chaos.cluster import LEADER_TTL_S, LIVENESS_TTL_S, Shape, Site
+from regionquota.chaos.cluster import LEADER_TTL_S, LIVENESS_TTL_S, Shape, Site, together
 from regionquota.chaos.run import KEYS, LIMIT, Scenario, Stage
 from regionquota.errors import Unavailable
 
@@ -146,9 +146,7 @@ FAULTS: Final[tuple[Fault, ...]] = (
 async def storm(stage: Stage) -> None:
     """Afterwards everything runs, and nothing is in the way."""
     weather = _Storm(stage)
-    async with asyncio.TaskGroup() as group:
-        for _ in range(AT_ONCE):
-            group.create_task(weather.blow())
+    await together(*(weather.blow() for _ in range(AT_ONCE)))
     await stage.cluster.ready()
 
 
