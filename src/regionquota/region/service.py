@@ -172,9 +172,9 @@ class RegionService:
                     self._meter.granted(line.key, line.amount)
                 if not self._is_shard(holding):
                     self.watch_headroom(holding)
-            case Denied(holding=holding, amount=amount) if amount <= holding.limit:
-                # What the whole limit could not serve is no demand: it must not draw headroom here in vain.
-                self._meter.denied(holding.key, amount)
+            case Denied() if _may_pass(outcome):
+                # What no headroom would let pass is no demand: it must not draw any here in vain.
+                self._meter.denied(outcome.holding.key, outcome.amount)
                 self._ask_for(outcome)
         return outcome
 
