@@ -1,4 +1,4 @@
-"""What bootstrap makes: the two ports over one connection to an etcd cluster."""
+"""What bootstrap makes: the ports over one connection to an etcd cluster."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ from regionquota.adapters.etcd.channel import open_channel, read_tls
 from regionquota.adapters.etcd.directory import EtcdDirectory
 from regionquota.adapters.etcd.gateway import Gateway
 from regionquota.adapters.etcd.keys import Keyspace
+from regionquota.adapters.etcd.marks import EtcdMarkStore
 
 
 class EtcdClient:
@@ -20,6 +21,7 @@ class EtcdClient:
         self.gateway: Final = gateway
         self.allocations: Final = EtcdAllocationStore(gateway, keys)
         self.directory: Final = EtcdDirectory(gateway, keys)
+        self.marks: Final = EtcdMarkStore(gateway, keys)
 
     @classmethod
     def connect(

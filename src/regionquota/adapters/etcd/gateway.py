@@ -91,10 +91,14 @@ class Gateway:
 
     async def swap(self, key: bytes, revision: int, value: bytes, fence: Fence | None) -> int | None:
         """Put if the entry is at `revision` (0: is none) and `fence` holds; the new revision, or None."""
+        return await self.change(key, revision, KVService.txn_op_put(key, value), fence)
+
+    async def change(self, key: bytes, revision: int, operation: RequestOp, fence: Fence | None) -> int | None:
+        """As `swap`, for any one operation."""
         compares = [Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)]
         if fence is not None:
             compares.append(KVService.txn_compare_create_revision(fence.key, fence.create_revision))
-        outcome = await self.transact(key, compares, [KVService.txn_op_put(key, value)])
+        outcome = await self.transact(key, compares, [operation])
         return outcome.revision if outcome.succeeded else None
 
     async def swap_all(self, changes: Sequence[tuple[bytes, int, bytes]]) -> int | None:
@@ -110,9 +114,7 @@ class Gateway:
 
     async def remove(self, key: bytes, revision: int) -> bool:
         """Delete if the entry is at `revision`."""
-        compare = Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)
-        outcome = await self.transact(key, [compare], [KVService.txn_op_delete(key)])
-        return outcome.succeeded
+        return await self.change(key, revision, KVService.txn_op_delete(key), None) is not None
 
     async def delete(self, key: bytes) -> bool:
         """Whatever revision it is at. False: there is no such entry."""
