@@ -106,6 +106,8 @@ class Instruments:
     transfer_seconds: Histogram
     frozen_regions: Gauge
     rounds: Counter  # outcome
+    usage_crossings: Counter  # resource, threshold
+    alerts_sent: Counter  # outcome
     partitions_ahead_days: Gauge  # table
     homeless_rows: Gauge  # table
     reconcile_findings: Counter  # source, verdict
@@ -133,6 +135,10 @@ class Instruments:
             transfer_seconds=seconds("transfer", "Time from planning a move to its receipt", TRANSFER_BUCKETS),
             frozen_regions=meter.create_gauge("regionquota_frozen_regions", "", "Regions frozen now"),
             rounds=meter.create_counter("regionquota_rounds", "", "Planning rounds"),
+            usage_crossings=meter.create_counter(
+                "regionquota_usage_crossings", "", "Thresholds that the usage of a quota has crossed"
+            ),
+            alerts_sent=meter.create_counter("regionquota_alerts_sent", "", "Alerts posted to the webhook"),
             partitions_ahead_days=meter.create_gauge(
                 "regionquota_partitions_ahead_days", "", "Days to come for which a table has partitions"
             ),

@@ -134,8 +134,7 @@ async def test_the_same_usage_in_the_next_period_is_told_again(world: World) -> 
 
 
 async def test_what_a_region_at_rest_still_says_of_the_last_period_is_not_told_in_the_next(world: World) -> None:
-    await world.say("eu", 50)
-    await world.say("us", 35)
+    await world.say("eu", 85)
     await world.look()
     await world.go_to(at(2026, 7))
     await world.say("us", 2)

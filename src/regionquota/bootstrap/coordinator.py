@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from regionquota.bootstrap.alerting import alerts_on
 from regionquota.bootstrap.clock import SystemClock
 from regionquota.bootstrap.connections import connect_etcd
 from regionquota.bootstrap.serving import site, stop_signal, telemetry_of
@@ -24,8 +25,11 @@ MAX_BODY_BYTES = 65_536
 async def run_coordinator(config: Config) -> None:
     """Run until SIGTERM or SIGINT. etcd may be away at the start; the coordinator then waits."""
     stopping = stop_signal()
-    async with telemetry_of(config) as telemetry:
-        etcd = connect_etcd(config.etcd)
+    async with (
+        telemetry_of(config) as telemetry,
+        connect_etcd(config.etcd) as etcd,
+        alerts_on(etcd.marks, config.alerts, telemetry) as alerts,
+    ):
         coordinator = Coordinator(
             f"{socket.gethostname()}-{os.getpid()}",
             etcd.allocations,
@@ -34,6 +38,7 @@ async def run_coordinator(config: Config) -> None:
             policy_of(config),
             Tempo(config.coordinator.interval_s, config.coordinator.leader_ttl_s, config.coordinator.freeze_after_s),
             on_round=_round_watcher(telemetry),
+            alerts=alerts,
         )
         ready = _readiness(coordinator, 3 * config.coordinator.leader_ttl_s)
         app = application((), telemetry, ready, title="regionquota coordinator", max_body_bytes=MAX_BODY_BYTES)
@@ -44,7 +49,6 @@ async def run_coordinator(config: Config) -> None:
                 _log.info("stopping")
         finally:
             await coordinator.stop()
-            await etcd.close()
 
 
 def policy_of(config: Config) -> Policy:
