@@ -41,7 +41,7 @@ class _Change:
 
 
 class Alerts:
-    """`thresholds` are percentages of the limit; `tell` hears of each crossing."""
+    """`thresholds` are percentages of the limit, at least one; `tell` hears of each crossing."""
 
     def __init__(self, store: MarkStore, thresholds: Sequence[int], tell: Callable[[Crossing], None]) -> None:
         self._store = store
@@ -85,10 +85,14 @@ class Alerts:
             if stored.allocation is not None and is_watched(stored.allocation)
         }
         for key, allocation in watched.items():
-            if key in words or key in marks:
+            if key in marks or self._may_cross(allocation, words.get(key, ())):
                 yield from self._change(key, allocation, words.get(key, ()), marks.get(key), now)
         for key in marks.keys() - watched.keys():
             yield _Change(key, marks[key].revision, None, None)
+
+    def _may_cross(self, allocation: Allocation, words: Sequence[tuple[Region, Demand]]) -> bool:
+        """Of most quotas that is soon said."""
+        return 100 * sum(word.used for _, word in words) >= min(self._thresholds) * allocation.limit
 
     def _change(
         self,
