@@ -192,7 +192,9 @@ class Gateway:
 
     def _refuse_backwards(self, regardless: bool) -> None:
         if self.seen.broken is not None and not regardless:
-            raise WentBackwards(f"etcd went backwards ({self.seen.broken}): it is to be recovered")
+            raise WentBackwards(
+                f"etcd went backwards ({self.seen.broken}): nothing moves until regionquota region recover"
+            )
 
     async def _ask(self, what: str, call: Callable[[Member], Awaitable[T]]) -> T:
         member = self._members[self._current]
