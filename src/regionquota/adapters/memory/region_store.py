@@ -175,7 +175,7 @@ class MemoryRegionStore:
         if within not in (None, str(self.life)):
             raise StoreUnavailable("the server is in another incarnation by now")
         before = self._holdings.get(key)
-        turn_to = apply if within is None else apply_strictly
+        turn_to = apply if within is None and self.life == self.trusted else apply_strictly
         changed = turn_to(before, key, allocation, revision, self.region, now)
         if changed is None or changed == before:
             return changed

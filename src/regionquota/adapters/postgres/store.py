@@ -207,7 +207,7 @@ class PostgresRegionStore:
                     before = locked.wholes.get(key)
                     if self._bond is not None and found.is_trusted:
                         refuse_contradiction(before, allocation, revision, self._region)
-                    turn_to = apply if within is None else apply_strictly
+                    turn_to = apply if within is None and found.is_trusted else apply_strictly
                     changed = turn_to(before, key, allocation, revision, self._region, now)
                     if changed is None or changed == before:
                         return changed
