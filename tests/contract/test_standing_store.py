@@ -1,5 +1,6 @@
 """What a region's database remembers of etcd's history, and what it refuses because of it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ from tests.core.builders import NOON, QUOTA, allocation, reservation_name, reser
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.adapters.postgres.standing import PostgresStandingStore
 from regionquota.adapters.postgres.store import PostgresRegionStore
-from regionquota.adapters.postgres.transaction import Distrust, open_pool
+from regionquota.adapters.postgres.transaction import Deadlines, Distrust, open_pool
 from regionquota.core.allocation import Allocation
 from regionquota.core.history import Bond, Seen, Sight, Standing
 from regionquota.core.slice import Holding
@@ -191,3 +192,18 @@ async def test_a_document_that_owns_less_than_is_held_shows_that_etcd_went_backw
     held = await region.store.holding(QUOTA)
     assert held is not None
     assert (50, 10) == (held.slice, held.revision)
+
+
+async def test_an_adoption_takes_as_long_as_it_has_to(database: str) -> None:
+    """Longer than a statement of the service may: every counter is written, and callers are waited for."""
+    await fixtures.query(database, "INSERT INTO region_identity (region) VALUES ('eu') ON CONFLICT DO NOTHING")
+    hasty = Deadlines(statement=0.1, lock=0.05)
+    pool = await open_pool(database, password=None, size=2, deadlines=hasty)
+    async with pool.acquire() as other, other.transaction():
+        await other.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        await other.fetch("SELECT FROM region_identity FOR SHARE")
+        adopting = asyncio.create_task(PostgresStandingStore(pool, hasty).adopt(None, FIRST))
+        await asyncio.sleep(0.5)
+        assert not adopting.done()
+    assert await adopting
+    pool.terminate()
