@@ -142,6 +142,8 @@ async def _evidence(
     for statement in await histories.statements():
         if statement.region != region or statement.standing.evictions < eviction.number:
             continue
+        if any(word.slice for word in statement.stated):
+            continue  # made for a recovery: it may have spent more since
         if statement.standing.evictions_before >= eviction.number:
             raise InvalidRequest(
                 "region",

@@ -155,6 +155,21 @@ async def test_nothing_is_read_or_written_in_it_once_it_has_ended(store: Etcd, h
     assert (revision, allocation(100)) == await store.bound(bound(name)).read(QUOTA)
 
 
+async def test_an_evicted_region_writes_nothing(store: Etcd) -> None:
+    await stand(store, RUNNING)
+    bond = bound()
+    allocations = store.bound(bond)
+    bond.is_evicted = True
+    for refused in (
+        allocations.swap(QUOTA, 0, allocation(100)),
+        allocations.swap_all([(QUOTA, 0, allocation(100))]),
+        allocations.remove(QUOTA, 1),
+    ):
+        with pytest.raises(EtcdUnavailable, match="is evicted"):
+            await refused
+    assert (0, None) == await allocations.read(QUOTA)
+
+
 async def test_nothing_is_read_by_a_process_that_has_not_met_it(store: Etcd) -> None:
     await stand(store, RUNNING)
     with pytest.raises(EtcdUnavailable):
