@@ -58,6 +58,11 @@ class FencedConnection(_Connection):
 Pooled: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
 
 
+def life_of(conn: Pooled) -> str:
+    """The name of the incarnation that `conn` leads to; without a fence all are one."""
+    return cast(FencedConnection, conn).incarnation if hasattr(conn, "incarnation") else ""
+
+
 async def incarnation_of(conn: Pooled) -> Incarnation:
     """Of the server that `conn` leads to. Without a fence any is trusted."""
     fenced = cast(FencedConnection, conn)

@@ -8,7 +8,7 @@ from typing import Final
 import asyncpg
 
 from regionquota.adapters.postgres import rows
-from regionquota.adapters.postgres.incarnation import incarnation_of, trust
+from regionquota.adapters.postgres.incarnation import incarnation_of, life_of, trust
 from regionquota.adapters.postgres.loading import load, load_closed, lock_counters, peek
 from regionquota.adapters.postgres.memo import Basis, Memo
 from regionquota.adapters.postgres.rows import CounterRow
@@ -90,9 +90,10 @@ class PostgresRegionStore:
                     outcomes, writes = decide(loaded, batch, now)
                     written = locked.written(writes)
                     await store(conn, writes, written)
+                    life = life_of(conn)
             except _START_OVER:
                 continue
-            self._learn(locked, written, writes)
+            self._learn(locked, written, writes, life)
             return outcomes
         raise StoreUnavailable(f"gave up after {MAX_RESTARTS} collisions of request ids with another process")
 
@@ -129,23 +130,23 @@ class PostgresRegionStore:
         try:
             async with at_once(self._pool, self._deadlines) as conn:
                 await _require_trust(conn, batch)
-                stored = await store(conn, writes, written, basis)
+                stored = basis.life == life_of(conn) and await store(conn, writes, written, basis)
         except _START_OVER:
             stored = False
         except BaseException:
             self._memo.forget(basis)
             raise
         if stored:
-            self._memo.learn([row._replace(version=row.version + 1) for row in written], writes)
+            self._memo.learn([row._replace(version=row.version + 1) for row in written], writes, basis.life)
         else:
             self._memo.forget(basis)
         return stored
 
-    def _learn(self, locked: Locked, written: Sequence[CounterRow], writes: Writes) -> None:
+    def _learn(self, locked: Locked, written: Sequence[CounterRow], writes: Writes, life: str) -> None:
         """Of each counter the row that this process works on."""
         rows = [row for found in locked.rows.values() for row in found]
         rows += [row._replace(version=row.version + 1) for row in written]
-        self._memo.learn([row for row in rows if row.shard == self._slot.number % row.shards], writes)
+        self._memo.learn([row for row in rows if row.shard == self._slot.number % row.shards], writes, life)
 
     async def expire(self, now: float, most: int) -> Expired:
         for _ in range(MAX_RESTARTS):
