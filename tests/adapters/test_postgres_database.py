@@ -13,6 +13,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from structlog.testing import capture_logs
 from tests.contract import region_store_fixtures as fixtures
 
 from regionquota.adapters.postgres import database as database_module
@@ -115,6 +116,49 @@ async def test_our_sessions_commit_synchronously_whatever_the_database_says(data
     await pool.close()
     await fixtures.query(database, f"ALTER DATABASE {name} RESET synchronous_commit")
     assert "on" == shown
+
+
+@asynccontextmanager
+async def standby_of(server: EmbeddedPostgres, directory: Path) -> AsyncIterator[None]:
+    """A receiver of the log, which a server sees as it sees a standby."""
+    where = server.dsn.removesuffix("/postgres")
+    child = await asyncio.create_subprocess_exec(
+        str(postgres_programs() / "pg_receivewal"),
+        "--synchronous",
+        "-D",
+        str(directory),
+        "-d",
+        f"{where}/?application_name=copy",
+    )
+    try:
+        async with asyncio.timeout(20):
+            while not await fixtures.query(server.dsn, "SELECT count(*) FROM pg_stat_replication"):
+                await asyncio.sleep(0.05)
+        yield
+    finally:
+        child.terminate()
+        await child.wait()
+
+
+async def test_a_standby_that_may_be_behind_is_warned_of(tmp_path: Path) -> None:
+    async with server_with(wal_level="replica", max_wal_senders="4") as primary:
+        with capture_logs() as said:
+            await claim_for("eu", primary.dsn)
+        assert [] == said
+        async with standby_of(primary, tmp_path):
+            with capture_logs() as said:
+                await claim_for("eu", primary.dsn)
+            (warning,) = said
+            assert ["copy"] == warning["standbys"]
+            assert "synchronous_standby_names" in warning["event"]
+            await fixtures.query(primary.dsn, "ALTER SYSTEM SET synchronous_standby_names = 'copy'")
+            await fixtures.query(primary.dsn, "SELECT pg_reload_conf()")
+            async with asyncio.timeout(20):
+                while "sync" != await fixtures.query(primary.dsn, "SELECT sync_state FROM pg_stat_replication"):
+                    await asyncio.sleep(0.05)
+            with capture_logs() as said:
+                await claim_for("eu", primary.dsn)
+            assert [] == said
 
 
 def with_another_migration(monkeypatch: pytest.MonkeyPatch, sql: str, phase: Phase = Phase.BEFORE) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from regionquota.coordinator.alerts import Alerts
 from regionquota.coordinator.liveness import Liveness, update
 from regionquota.coordinator.rounds import Round, run_round
 from regionquota.core.rebalancing import Policy
@@ -39,6 +40,7 @@ class Coordinator:
         tempo: Tempo,
         *,
         on_round: Callable[[Round, int], None] = lambda _round, _frozen: None,
+        alerts: Alerts | None = None,
     ) -> None:
         self._name = name
         self._allocations = allocations
@@ -47,6 +49,7 @@ class Coordinator:
         self._policy = policy
         self._tempo = tempo
         self._on_round = on_round
+        self._alerts = alerts
         self._liveness = Liveness(tempo.freeze_after)
         self._session: Session | None = None
         self._fence: Fence | None = None
@@ -109,3 +112,5 @@ class Coordinator:
             new_id=lambda: secrets.token_hex(6),
         )
         self._on_round(done, sum(record.frozen is not None for record in records.values()))
+        if self._alerts is not None:
+            await self._alerts.look(done.documents, done.demand, fence, now)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
-from regionquota.core.demand import Need, needs
+from regionquota.core.demand import Demand, Need, needs
 from regionquota.core.eviction import evict, release_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
@@ -19,6 +19,7 @@ class Round:
     """What a round did. `lost` counts documents that somebody else changed first: the next round sees them."""
 
     documents: Sequence[Stored]
+    demand: Sequence[tuple[Region, Demand]]
     granted: int
     moves: Sequence[tuple[QuotaKey, Move]]
     lost: int
@@ -37,8 +38,10 @@ async def run_round(
     new_id: Callable[[], str],
 ) -> Round:
     states = {name: _state(record) for name, record in records.items()}
-    demand = needs(await directory.demand())
+    reports = await directory.demand()
+    demand = needs(reports)
     _, documents = await allocations.list()
+    evicted = await _still_evicted(records, directory)
     granted, lost = 0, 0
     moves: list[tuple[QuotaKey, Move]] = []
     failed: list[tuple[QuotaKey, str]] = []
@@ -47,7 +50,7 @@ async def run_round(
             continue
         before = stored.allocation
         try:
-            settled = _without_evicted(before, records, now)
+            settled = _without_evicted(before, evicted, now)
             wanted = plan(settled, demand.get(stored.key, _NOBODY), states, policy, round_s)
             changed = _carry_into(settled, wanted, now, new_id)
         except Exception as error:  # noqa: BLE001 - one quota that cannot be planned must not stop the others
@@ -60,7 +63,7 @@ async def run_round(
             continue
         granted += sum(wanted.grants.values())
         moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
-    return Round(documents, granted, moves, lost, failed)
+    return Round(documents, reports, granted, moves, lost, failed)
 
 
 _NOBODY: Mapping[Region, Need] = {}
@@ -74,11 +77,19 @@ def _state(record: RegionRecord) -> RegionState:
     )
 
 
-def _without_evicted(allocation: Allocation, records: Mapping[Region, RegionRecord], now: float) -> Allocation:
+async def _still_evicted(records: Mapping[Region, RegionRecord], directory: Directory) -> Sequence[Region]:
+    """To be asked once the documents were read: what a region was given after it was readmitted is not in them yet."""
+    evicted = [name for name, record in records.items() if record.status is RegionStatus.EVICTED]
+    if not evicted:
+        return ()
+    now = await directory.regions()
+    return [name for name in evicted if name in now and now[name].record.status is RegionStatus.EVICTED]
+
+
+def _without_evicted(allocation: Allocation, evicted: Sequence[Region], now: float) -> Allocation:
     """What an eviction has left to do: an operator's command may have been interrupted, or a claim came late."""
-    for name, record in records.items():
-        if record.status is RegionStatus.EVICTED:
-            allocation = evict(allocation, name, now)
+    for name in evicted:
+        allocation = evict(allocation, name, now)
     return release_ended(allocation, now)
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from regionquota.core.periods import TIMELESS, Epoch
 from regionquota.core.quota import QuotaKey, Region
 
 
@@ -14,7 +15,8 @@ from regionquota.core.quota import QuotaKey, Region
 class Demand:
     """One region server's word. `granted`, `denied` are units since its last report, `seconds` long.
 
-    `freed` are units given back in that time (release, expiry, negative adjustment).
+    `freed` are units given back in that time (release, expiry, negative adjustment); `epoch` is the accounting
+    period of `used`.
     """
 
     key: QuotaKey
@@ -25,6 +27,7 @@ class Demand:
     freed: int = 0
     denied: int = 0
     seconds: float = 0.0
+    epoch: Epoch = TIMELESS
 
 
 @dataclass(frozen=True, slots=True)

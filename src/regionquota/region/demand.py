@@ -47,6 +47,7 @@ class Tallied:
                         freed=tally.freed,
                         denied=tally.denied,
                         seconds=self.seconds,
+                        epoch=held.epoch,
                     )
                 )
         return found

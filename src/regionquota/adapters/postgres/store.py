@@ -37,7 +37,7 @@ from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation, State
 from regionquota.core.shards import decides_alone, merge, near_a_new_week, says_for_all
-from regionquota.core.slice import Holding, apply, apply_strictly, refuse_contradiction
+from regionquota.core.slice import Holding, hear, refuse_contradiction
 from regionquota.errors import NotTrusted, ProtocolError, StoreUnavailable, WentBackwards
 from regionquota.ports import Backlog, BalanceCheck, Expired, Incarnation, Resharded, Resharding, SliceEntry
 
@@ -191,7 +191,7 @@ class PostgresRegionStore:
 
     async def trust(self, name: str) -> bool:
         async with connection(self._pool, self._deadlines) as conn:
-            return await trust(conn, name)
+            return await trust(conn, name, None if self._bond is None else self._bond.standing)
 
     async def apply(
         self, key: QuotaKey, allocation: Allocation, revision: int, now: float, *, within: str | None = None
@@ -202,14 +202,18 @@ class PostgresRegionStore:
                     found = await incarnation_of(conn)
                     if within not in (None, found.name):
                         raise StoreUnavailable("the server is in another incarnation by now")
-                    if self._bond is not None:
-                        await require_standing(conn, self._bond)
+                    bond = self._bond
+                    if bond is not None:
+                        await require_standing(conn, bond)
                     locked = await lock_counters(conn, [key], now)
                     before = locked.wholes.get(key)
-                    if self._bond is not None and found.is_trusted:
+                    is_evicted = bond is not None and bond.is_evicted
+                    if bond is not None and found.is_trusted and not is_evicted:
                         refuse_contradiction(before, allocation, revision, self._region)
-                    turn_to = apply if within is None else apply_strictly
-                    changed = turn_to(before, key, allocation, revision, self._region, now)
+                    changed = hear(
+                        before, key, allocation, revision, self._region, now,
+                        is_trusted=found.is_trusted and within is None, is_evicted=is_evicted,
+                    )  # fmt: skip
                     if changed is None or changed == before:
                         return changed
                     if before is None and not await _create_counter(conn, changed):
