@@ -35,7 +35,7 @@ async def chaos(
 ) -> None:
     """Break real servers, Postgres, etcd and the network under load, and prove what callers were told.
 
-    Takes about ten minutes. Starts what it needs, over loopback only, and leaves nothing behind.
+    Takes about nine minutes. Starts what it needs, over loopback only, and leaves nothing behind.
     Exit status 1 at any finding.
     """
     if listed:
