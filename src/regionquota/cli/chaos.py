@@ -1,5 +1,7 @@
 """regionquota chaos."""
 
+import asyncio
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -42,6 +44,7 @@ async def chaos(
         _list(json=json)
         return
     die_with_parent()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
     configure_logging("auto", "error")
     results: list[Result] = []
     for one in _chosen(scenario):
