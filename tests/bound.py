@@ -50,7 +50,9 @@ class Process:
         self.allocations = BoundAllocations(etcd, self.bond)
         histories = MemoryHistoryStore(etcd)
         self.watch = HistoryWatch(me, "one", histories, store, self.store, self.bond, clock, self.end)
-        self.follower = Follower(me, self.allocations, self.store, clock, relist_interval_s=60.0)
+        self.follower = Follower(
+            me, self.allocations, self.store, clock, relist_interval_s=60.0, on_backwards=self.bond.seen.contradict
+        )
         self.trust = Trust(me, self.allocations, self.store, clock)
 
     def end(self) -> None:

@@ -140,6 +140,7 @@ async def _running(
         clock,
         relist_interval_s=config.agent.relist_interval_s,
         on_step=_step_watcher(telemetry, meter, room, clock, me),
+        on_backwards=etcd.seen.contradict,
     )
     attendance = Attendance(
         me,
