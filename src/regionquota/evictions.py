@@ -11,7 +11,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.eviction import Eviction, evict, readmit
 from regionquota.core.history import Phase
 from regionquota.core.periods import Epoch
-from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.quota import QuotaKey, Region, is_identifier
 from regionquota.core.recovery import Stated
 from regionquota.errors import EtcdUnavailable, InvalidRequest
 from regionquota.history_ports import HistoryStore
@@ -63,24 +63,38 @@ async def evict_region(
         raise InvalidRequest(
             "attest", f"say how you know that {region} spends no more, in 1 to {MAX_ATTESTATION} characters"
         )
-    stored = await _known(directory, region)
-    record = stored.record
-    _, history = await histories.read()
-    is_blind = history is not None and history.phase is not Phase.RUNNING
-    if record.status is not RegionStatus.EVICTED:
-        if any(one.region == region for one in await directory.present()):
-            raise InvalidRequest(
-                "region", f"{region} shows a sign of life: drain it, or stop all its servers and wait for a minute"
-            )
-        number = 1 + (0 if record.eviction is None else record.eviction.number)
-        eviction = Eviction(number, clock.now(), attestation.strip(), is_blind)
-        record = await _write(
-            directory, stored, replace(record, status=RegionStatus.EVICTED, frozen=None, eviction=eviction)
-        )
+    is_blind = await _nothing_moves(histories)
+    record = await _record(directory, region, attestation.strip(), clock.now(), is_blind=is_blind)
+    if not is_blind and await _nothing_moves(histories):
+        is_blind = True  # since a moment ago: what etcd says of it may not have been so even then
+        record = await _record(directory, region, attestation.strip(), clock.now(), is_blind=True)
     if is_blind:
         return Evicted(record, {})  # a recovery sees to the documents
     still = _Still(directory, record)
     return Evicted(record, await _retire(allocations, still, clock.now(), on_document))
+
+
+async def _record(
+    directory: Directory, region: Region, attestation: str, now: float, *, is_blind: bool
+) -> RegionRecord:
+    """The eviction in the region's record, which is made where etcd may have forgotten it."""
+    stored = await _known(directory, region, or_forgotten=is_blind)
+    record, known = stored.record, stored.record.eviction
+    if record.status is RegionStatus.EVICTED and known is not None:
+        # Since the snapshot that etcd was restored from it may have been readmitted.
+        eviction = replace(known, blind=known.blind or is_blind)
+    elif any(one.region == region for one in await directory.present()):
+        raise InvalidRequest(
+            "region", f"{region} shows a sign of life: drain it, or stop all its servers and wait for a minute"
+        )
+    else:
+        eviction = Eviction(1 if known is None else known.number + 1, now, attestation, is_blind)
+    return await _write(directory, stored, replace(record, status=RegionStatus.EVICTED, frozen=None, eviction=eviction))
+
+
+async def _nothing_moves(histories: HistoryStore) -> bool:
+    _, history = await histories.read()
+    return history is not None and history.phase is not Phase.RUNNING
 
 
 async def _retire(
@@ -238,8 +252,10 @@ async def _rewrite(
     raise EtcdUnavailable(f"{one.key} was changed by others {MAX_ATTEMPTS} times in a row: repeat the command")
 
 
-async def _known(directory: Directory, region: Region) -> StoredRegion:
+async def _known(directory: Directory, region: Region, *, or_forgotten: bool = False) -> StoredRegion:
     regions = await directory.regions()
+    if region not in regions and or_forgotten and is_identifier(region):
+        return StoredRegion(0, RegionRecord(region))
     if region not in regions:
         known = ", ".join(sorted(regions)) or "none yet"
         raise InvalidRequest("region", f'unknown region "{region}": known are {known}')

@@ -58,7 +58,13 @@ class HistoryWatch:
         history = await known_history(self._histories, self._bond, former, by, now, self._is_evicted_anew)
         record = await self._histories.record(self._me)
         wanted = _standing_in(history, record, standing)
-        if wanted != standing and wanted is not None and await self._standings.adopt(standing, wanted):
+        # What an evicted region that no recovery has heard of holds is nobody's word.
+        unheard = standing is not None and history.phase is Phase.RUNNING and history.name != standing.history
+        if (
+            wanted != standing
+            and wanted is not None
+            and await self._standings.adopt(standing, wanted, distrust=unheard)
+        ):
             _log.warning("another standing", region=self._me, history=wanted.history, evictions=wanted.evictions)
             standing, sight = await self._standings.recall()
             self._recall(sight)
@@ -131,7 +137,7 @@ def _standing_in(history: History, record: RegionRecord | None, standing: Standi
         # It gives up everything before it admits again: so it may come from whatever history.
         name = standing.history if history.phase is Phase.HALTED else history.name
         return replace(standing, history=name, evictions=evicted)
-    if history.phase is Phase.RECOVERING:
+    if history.phase is Phase.RECOVERING or (history.phase is Phase.RUNNING and _is_evicted(record)):
         return replace(standing, history=history.name)
     return standing
 

@@ -217,14 +217,14 @@ class MemoryRegionStore:
         newest = max((held.revision for held in self._holdings.values()), default=0)
         return self.standing, Sight(self.sight.cluster, max(self.sight.revision, newest))
 
-    async def adopt(self, before: Standing | None, standing: Standing) -> bool:
+    async def adopt(self, before: Standing | None, standing: Standing, *, distrust: bool = False) -> bool:
         if self.standing != before:
             return False
         if before is not None and before.history != standing.history:
             self.sight = Sight()
             for key, held in self._holdings.items():
                 self._holdings[key] = replace(held, revision=-abs(held.revision))
-        if standing.evictions != (0 if before is None else before.evictions):
+        if distrust or standing.evictions != (0 if before is None else before.evictions):
             self.trusted = _NEVER
         if before is None and not self._holdings:
             standing = Standing(standing.history, standing.evictions, standing.evictions)

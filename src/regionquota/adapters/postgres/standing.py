@@ -31,12 +31,12 @@ class PostgresStandingStore:
         )
         return standing, Sight(cluster, row["etcd_revision"])
 
-    async def adopt(self, before: Standing | None, standing: Standing) -> bool:
+    async def adopt(self, before: Standing | None, standing: Standing, *, distrust: bool = False) -> bool:
         history, evictions = (None, 0) if before is None else (before.history, before.evictions)
         async with transaction(self._pool, self._deadlines) as conn:
             await plan_freely(conn, ADOPT_TIMEOUT_S)
             await conn.execute(_PATIENCE)
-            words = (history, evictions, standing.history, standing.evictions)
+            words = (history, evictions, standing.history, standing.evictions, distrust)
             adopted = await conn.fetchval(STANDING["adopt"], *words, timeout=ADOPT_TIMEOUT_S)
             if adopted and history not in (None, standing.history):
                 await conn.execute(STANDING["forget_revisions"], timeout=ADOPT_TIMEOUT_S)

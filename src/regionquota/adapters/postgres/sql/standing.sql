@@ -14,7 +14,7 @@ UPDATE region_identity
                                ELSE evictions_before END,
        etcd_cluster  = CASE WHEN history IS DISTINCT FROM $3 THEN NULL ELSE etcd_cluster END,
        etcd_revision = CASE WHEN history IS DISTINCT FROM $3 THEN 0 ELSE etcd_revision END,
-       trusted       = CASE WHEN evictions <> $4 THEN NULL ELSE trusted END
+       trusted       = CASE WHEN evictions <> $4 OR $5 THEN NULL ELSE trusted END
  WHERE history IS NOT DISTINCT FROM $1 AND evictions = $2
 RETURNING true;
 
