@@ -6,11 +6,13 @@ from tests.clocks import Clock
 from tests.core.builders import NOON, OTHER, QUOTA, allocation, move
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.adapters.memory.histories import BoundAllocations, MemoryHistoryStore
 from regionquota.adapters.memory.region_store import MemoryRegionStore
-from regionquota.core.history import Phase
+from regionquota.core.history import Bond, History, Phase
 from regionquota.core.quota import QuotaKey
 from regionquota.errors import UnreadableDocument, WentBackwards
 from regionquota.ports import Stored
+from regionquota.recovery import await_statements, begin_recovery, end_recovery, rebuild_documents
 
 
 class World:
@@ -86,3 +88,24 @@ async def test_a_document_that_cannot_be_read_is_not_missed(world: World, monkey
     monkeypatch.setattr(world.process.allocations, "list", nothing_readable)
     monkeypatch.setattr(world.process.allocations, "read", unreadable)
     await world.process.follower.relist()
+
+
+async def test_an_etcd_that_was_replaced_and_written_in_by_others_is_recovered_anyway(world: World) -> None:
+    empty = MemoryCoordination(world.clock)
+    world.etcd.__dict__.update(empty.__dict__)
+    histories = MemoryHistoryStore(world.etcd)
+    await histories.swap(History("another"), 0)
+    await world.process.watch.step()
+    assert world.process.watch.trouble is not None
+    assert "region recover --anyway --region eu" in world.process.watch.trouble
+    history = await begin_recovery(histories, "a test", NOON, anyway=True)
+    await world.process.watch.step()
+    again = Process(world.etcd, world.store, world.clock)
+    await again.watch.step()
+    stated = await await_statements(histories, world.etcd, history, ["eu"], patience_s=0.0)
+    allocations = BoundAllocations(world.etcd, Bond(), history)
+    _, _, wanted = await rebuild_documents(allocations, world.etcd, stated, world.clock)
+    await end_recovery(histories, world.etcd, history, wanted)
+    await again.watch.step()
+    await again.follower.relist()
+    assert ({"eu": 70}, None) == (wanted[QUOTA].slices, again.watch.trouble)

@@ -96,8 +96,10 @@ class HistoryWatch:
         trouble = history.trouble or None
         if standing is not None and history.name != standing.history and trouble is None:
             trouble = (
-                f"etcd was recovered without region {self._me}, which may hold what others own by now: "
-                f"evict it (regionquota region evict {self._me} --attest TEXT), and readmit it"
+                f"etcd is in history {history.name}, region {self._me} is no part of it. If it was recovered without "
+                f"the region, this may hold what others own by now: evict it (regionquota region evict {self._me} "
+                "--attest TEXT), and readmit it. If it was replaced, or restored once more: regionquota region recover "
+                f"--anyway --region {self._me}"
             )
         if trouble is not None and trouble != self.trouble:
             _log.error("nothing moves", region=self._me, why=trouble)
