@@ -32,7 +32,7 @@ class BoundStore:
         return await self._store.apply(key, allocation, revision, now, within=within, is_evicted=self._bond.is_evicted)
 
     async def trust(self, name: str) -> bool:
-        return self._bond.standing == self._store.standing and await self._store.trust(name)
+        return self._bond.standing == self._store.stands and await self._store.trust(name)
 
 
 def bound_store(store: MemoryRegionStore, bond: Bond) -> RegionStore:

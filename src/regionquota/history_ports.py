@@ -38,6 +38,10 @@ class HistoryStore(Protocol):
 class StandingStore(Protocol):
     """What a region's database remembers. Every call may raise `StoreUnavailable`."""
 
+    async def standing(self) -> Standing | None:
+        """Alone: to recall everything every counter is looked at."""
+        ...
+
     async def recall(self) -> tuple[Standing | None, Sight]:
         """None: it has not met any history yet. The sight includes every revision that was ever applied to a slice."""
         ...

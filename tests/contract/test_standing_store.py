@@ -73,6 +73,7 @@ async def test_nothing_was_met_at_first(region: Region) -> None:
 async def test_what_was_adopted_is_recalled(region: Region) -> None:
     assert await region.standings.adopt(None, FIRST)
     assert (FIRST, Sight()) == await region.standings.recall()
+    assert await region.standings.standing() == FIRST
 
 
 async def test_only_from_where_it_stands(region: Region) -> None:

@@ -142,7 +142,7 @@ async def test_it_says_what_is_in_use_once_it_holds_nothing() -> None:
 async def test_one_that_a_recovery_has_not_heard_of_comes_back_with_nothing() -> None:
     """Also if it had been readmitted since the snapshot that etcd was restored from."""
     world = World()
-    await world.store.adopt(world.store.standing, Standing("lost", 1))
+    await world.store.adopt(world.store.stands, Standing("lost", 1))
     world.store.trusted = world.store.life
     world.record_eviction()
     again = world.start()

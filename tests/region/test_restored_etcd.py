@@ -109,3 +109,11 @@ async def test_an_etcd_that_was_replaced_and_written_in_by_others_is_recovered_a
     await again.watch.step()
     await again.follower.relist()
     assert ({"eu": 70}, None) == (wanted[QUOTA].slices, again.watch.trouble)
+
+
+async def test_a_server_that_knows_what_was_seen_looks_through_no_counters(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at its standing every other second."""
+    monkeypatch.setattr(MemoryRegionStore, "recall", None)
+    await world.process.watch.step()

@@ -50,8 +50,7 @@ class HistoryWatch:
 
     async def step(self) -> None:
         """Idempotent; any number of servers of a region may do it at once. Raises `Unavailable`."""
-        standing, sight = await self._standings.recall()
-        self._recall(sight)
+        standing = await self._recall()
         former = None if standing is None else standing.history
         by = f"{self._me} ({self._instance})"
         now = self._clock.now()
@@ -66,17 +65,19 @@ class HistoryWatch:
             and await self._standings.adopt(standing, wanted, distrust=unheard)
         ):
             _log.warning("another standing", region=self._me, history=wanted.history, evictions=wanted.evictions)
-            standing, sight = await self._standings.recall()
-            self._recall(sight)
+            standing = await self._recall()
         self._bind_to(standing, wanted, is_evicted=_is_evicted(record))
         self._say(history, standing)
         if standing is not None and _has_to_state(history, record, standing):
             await self._state(standing, history.phase)
         await self._remember(history)
 
-    def _recall(self, sight: Sight) -> None:
-        if self._bond.standing is None:
-            self._bond.seen.recall(sight)
+    async def _recall(self) -> Standing | None:
+        if self._bond.standing is not None:
+            return await self._standings.standing()
+        standing, sight = await self._standings.recall()
+        self._bond.seen.recall(sight)
+        return standing
 
     async def _is_evicted_anew(self) -> bool:
         """Who was evicted and has not obeyed yet holds more than it owns, no sign of an etcd gone backwards."""

@@ -1,3 +1,6 @@
+-- standing --
+SELECT history, evictions, evictions_before FROM region_identity;
+
 -- recall --
 SELECT history, evictions, evictions_before, etcd_cluster,
        greatest(etcd_revision, coalesce((SELECT max(revision) FROM quota_counters), 0)) AS etcd_revision
