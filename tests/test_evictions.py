@@ -174,7 +174,7 @@ async def test_what_was_said_while_something_was_held_is_no_evidence(world: Worl
 async def test_what_a_lost_database_left_retired_can_be_freed_by_a_word(world: World) -> None:
     await world.evict()
     assert {QUOTA: 50, OTHER: 50} == (await world.readmit(lost=True)).still_retired
-    with pytest.raises(InvalidRequest, match="nobody knows what it had in use"):
+    with pytest.raises(InvalidRequest, match="--nothing-used"):
         await world.readmit()
     assert {QUOTA: 50, OTHER: 50} == (await world.readmit(unused=True)).freed
     assert 100 == (await world.document()).pool
@@ -211,3 +211,17 @@ async def test_an_eviction_during_which_etcd_was_found_to_have_gone_backwards_is
     await world.evict()
     assert await world.is_blind()
     assert {"us": 50} == (await world.document()).slices
+
+
+async def test_what_a_lost_database_had_in_use_is_not_freed_by_the_word_of_the_next(world: World) -> None:
+    await world.evict()
+    await world.readmit(lost=True)
+    revision, known = await world.etcd.read(QUOTA)
+    assert known is not None
+    await world.etcd.swap(QUOTA, revision, grant(known, {"us": 20}))
+    await world.evict()
+    await world.state(evictions=2, before=1)
+    done = await world.readmit()
+    assert (10, 10, 50) == (done.kept[QUOTA], done.freed[QUOTA], done.still_retired[QUOTA])
+    after = await world.document()
+    assert ({"us": 10}, {"us": Retired(50, unknown=50)}) == (after.slices, after.retired)

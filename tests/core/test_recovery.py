@@ -9,6 +9,7 @@ from tests.core.builders import NOON, QUOTA
 from tests.core.builders import allocation as document
 
 from regionquota.core.allocation import UNLIMITED, Allocation, Move, Retired, VersionedLimit
+from regionquota.core.eviction import readmit
 from regionquota.core.policy import DEFAULT_POLICY, Enforcement
 from regionquota.core.quota import Kind
 from regionquota.core.recovery import Stated
@@ -112,6 +113,13 @@ def test_an_eviction_that_the_snapshot_has_half_of() -> None:
 def test_a_region_that_may_hold_anything_is_counted_with_all_that_nobody_holds() -> None:
     made = rebuild(document(300, eu=100, ap=50), SNAPSHOT, {"eu": holds(120)}, ["ap"], ["ap"], NOON)
     assert ({"ap": Retired(180)}, 0) == (made.retired, made.pool)
+
+
+def test_what_one_of_two_lost_regions_may_hold_the_database_of_one_is_no_evidence_for() -> None:
+    made = rebuild(document(300, eu=100), SNAPSHOT, {"eu": holds(120)}, ["ap", "us"], ["ap", "us"], NOON)
+    assert {"ap": Retired(180, unknown=180)} == made.retired
+    assert made is readmit(made, "ap", 10, 0)
+    assert 180 == readmit(made, "ap", 0, 0, with_unknown=True).pool
 
 
 @given(

@@ -57,7 +57,8 @@ def rebuild(
     if blind and rest > 0:
         known = retired.get(blind[0], Retired(0))
         epoch = epoch_of(terms.kind, now + CLOCK_MARGIN_S, terms.policy.calendar)
-        retired[blind[0]] = Retired(known.units + rest, max(known.epoch, epoch))
+        unknown = known.unknown + (rest if len(blind) > 1 else 0)
+        retired[blind[0]] = Retired(known.units + rest, max(known.epoch, epoch), unknown)
         rest = 0
     epochs = [word.epoch for word in stated.values()]
     return replace(terms, slices=slices, retired=retired, pool=rest, epoch=max([terms.epoch, *epochs]))
