@@ -20,6 +20,7 @@ from regionquota.core.recovery import Stated, Statement
 from regionquota.errors import EtcdUnavailable, InvalidRequest
 from regionquota.evictions import Evicted, Readmitted, evict_region, readmit_region
 from regionquota.ports import Presence, RegionRecord, RegionStatus
+from regionquota.recovery import evicted_before
 
 
 class World:
@@ -186,6 +187,15 @@ async def test_a_region_that_etcd_has_forgotten_can_be_evicted_for_a_recovery(wo
     await world.halt()
     await world.evict("ap")
     assert (RegionStatus.EVICTED, True) == ((await world.record("ap")).status, await world.is_blind("ap"))
+
+
+async def test_who_is_evicted_by_the_snapshot_alone_is_told(world: World) -> None:
+    await world.evict()
+    assert ["us"] == await evicted_before(world.etcd)
+    await world.halt()
+    await world.evict("ap")
+    await world.evict()
+    assert [] == await evicted_before(world.etcd)
 
 
 async def test_an_eviction_of_before_is_blind_if_it_is_said_again_while_nothing_moves(world: World) -> None:

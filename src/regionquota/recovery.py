@@ -64,6 +64,13 @@ async def begin_recovery(histories: HistoryStore, by: str, now: float, *, anyway
     raise EtcdUnavailable(f"the history was changed by others {MAX_ATTEMPTS} times in a row: try again")
 
 
+async def evicted_before(directory: Directory) -> Sequence[Region]:
+    """Those that are evicted by the word of the snapshot alone: they are not waited for."""
+    records = [stored.record for stored in (await directory.regions()).values()]
+    evicted = [one for one in records if one.status is RegionStatus.EVICTED]
+    return sorted(one.name for one in evicted if one.eviction is None or not one.eviction.blind)
+
+
 async def await_statements(
     histories: HistoryStore,
     directory: Directory,
