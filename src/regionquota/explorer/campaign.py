@@ -9,6 +9,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from regionquota.explorer.choices import shrink
+from regionquota.explorer.drive import by_hand
 from regionquota.explorer.faults import EXPLORED
 from regionquota.explorer.invariants import Violation
 from regionquota.explorer.logs import quiet
@@ -157,7 +158,7 @@ class _Worker:
         gc.freeze()  # what is here stays: no collection has to look at it again
         gc.disable()
         began = said = time.monotonic()
-        with quiet():
+        with quiet(), by_hand():
             while self._tally.runs < self._wanted and len(self._tally.violations) < _MOST_VIOLATIONS:
                 self._one()
                 if self._seed // self._options.workers % _COLLECT_EVERY == 0:

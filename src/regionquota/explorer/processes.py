@@ -10,6 +10,7 @@ from regionquota.core.rebalancing import Policy
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
 from regionquota.explorer.drive import finish
 from regionquota.explorer.faults import Fault
+from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.ports import Call, EtcdPort, Work
 from regionquota.explorer.quotas import PART, QUOTAS, WHOLE
 from regionquota.explorer.store_port import StorePort
@@ -31,7 +32,8 @@ _APART: Final = (0.0, 0.0, 0.0, -3.0, 3.0)
 TTL_S: Final = 20
 TEMPO: Final = Tempo(interval=5.0, leader_ttl=TTL_S, freeze_after=0.0)
 
-Job: TypeAlias = tuple[str, Work]
+Job: TypeAlias = tuple[object, Work]
+"""What it is, for `Process.said`, and the doing of it."""
 
 
 @dataclass(slots=True)
@@ -51,7 +53,7 @@ class Process:
         self.name = name
         self.region = region
         self.clock = ProcessClock(world, world.skews.get(region or "", 0.0) + world.choices.one_of(_APART))
-        self.job = ""
+        self.job: object = ""
         self.work: Work | None = None
         self.waits: Call | None = None
         self.start()
@@ -68,7 +70,10 @@ class Process:
         self.go_on(None)
 
     def go_on(self, fault: Fault | None) -> None:
-        """Up to the next call; what is unavailable ends the work, as it ends a pass of the product's loops."""
+        """Up to the next call; what is unavailable ends the work, as it ends a pass of the product's loops.
+
+        Whatever else a process comes upon nobody expects: it is a finding.
+        """
         work = self.work
         assert work is not None
         try:
@@ -76,10 +81,17 @@ class Process:
             while waits is None:
                 waits = work.send(None)
             self.waits = waits
-        except StopIteration:
+        except (StopIteration, Unavailable, InvalidRequest, StaleVersion):
             self.work = self.waits = None
-        except (Unavailable, InvalidRequest, StaleVersion):
-            self.work = self.waits = None
+        except Violation:
+            raise
+        except Exception as error:
+            raise Violation(Invariant.BALANCES, f"{self.name} ({self.said}): {error!r}") from error
+
+    @property
+    def said(self) -> str:
+        """What it is working on."""
+        return str(self.job)
 
     def drop(self) -> None:
         if self.work is not None:
@@ -100,7 +112,7 @@ class Agent(Process):
         region, world = self.region, self.world
         assert region is not None
         self.etcd = EtcdPort(world, world.etcd, region)
-        self.store = StorePort(world, world.stores[region])
+        self.store = StorePort(world, world.store(region))
         self.follower = Follower(region, self.etcd, self.store, self.clock, relist_interval_s=60.0)
         self.meter = DemandMeter(self.clock.now())
         self.attendance = Attendance(

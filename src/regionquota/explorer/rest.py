@@ -33,7 +33,7 @@ def end(world: World) -> None:
     world.skews.clear()
     for region, book in world.books.items():
         for command in list(book.unsure):
-            work = ask(world, book, StorePort(world, world.stores[region]), command, world.time)
+            work = ask(world, book, StorePort(world, world.store(region)), command, world.time)
             drive(world, work)
         _compare(world, region, book)
 
@@ -62,7 +62,12 @@ def come_to_rest(world: World) -> None:
     world.time += _QUIET_S
     agents = [Agent(world, f"{region}-rest", region) for region in world.names]
     planner = Planner(world, "planner-rest", None)
+    before = 0
     for _ in range(_ROUNDS):
+        reached = world.state()
+        if reached == before:
+            break  # nor will another round change anything
+        before = reached
         for agent in agents:
             drive(world, agent.attendance.attend(), agent.name)
             drive(world, agent.store.expire(world.time, 100), agent.name)
@@ -86,7 +91,7 @@ def drive(world: World, work: Work, who: str = "at rest") -> None:
             call = work.send(None)
             world.check()
             if call is not None:
-                world.tell(f"{who}: {call.name}")
+                world.tell(who, call.name)
     except StopIteration:
         world.check()
 

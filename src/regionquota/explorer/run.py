@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from regionquota.explorer.choices import Choices, number
+from regionquota.explorer.choices import Choices, number, numbers
 from regionquota.explorer.faults import Fault
 from regionquota.explorer.invariants import Violation
 from regionquota.explorer.rest import come_to_rest, end
@@ -41,8 +41,8 @@ class Done:
 def script(seed: int) -> Script:
     """What a seed stands for."""
     length = LONG if number(seed, -3) % 8 == 0 else STEPS
-    picked = tuple(number(seed, step) for step in range(length + 1))
-    return Script(number(seed, -1) % len(starts()), picked, number(seed, -2) % REST_EVERY == 0)
+    rest = number(seed, -2) % REST_EVERY == 0
+    return Script(number(seed, -1) % len(starts()), tuple(numbers(seed, length + 1)), rest)
 
 
 def run(wanted: Script, trace: Callable[[str], None] | None = None) -> Done:

@@ -9,6 +9,7 @@ from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import LimitSource, Move, VersionedLimit, new_allocation, request_moves
 from regionquota.core.commands import Commit, Reserve
 from regionquota.core.quota import Kind, Region
+from regionquota.explorer.checks import Checks
 from regionquota.explorer.choices import Choices, number, numbers
 from regionquota.explorer.drive import finish
 from regionquota.explorer.logs import quiet
@@ -50,7 +51,7 @@ def _at_rest(world: World, empty: Start) -> Start:
     if empty.serial % 2:
         world.time = max(world.time, MONTH_ENDS - number(empty.serial, 0) % 12)
     _settle_in(world, empty.serial)
-    stores = {region: store.summed_up(_ENDED_KEPT) for region, store in world.stores.items()}
+    stores = {region: store.summed_up(_ENDED_KEPT) for region, store in world.stores()}
     revision = world.etcd.revision
     etcd = world.etcd.copy(world)
     if revision > 2:
@@ -68,7 +69,7 @@ def _at_rest(world: World, empty: Start) -> Start:
         time=world.time,
         etcd=etcd,
         stores=stores,
-        largest=largest,
+        checks=Checks(etcd, stores, largest),
         version=world.version,
         names=world.named,
     )
@@ -127,7 +128,7 @@ def _empty(serial: int, kind: Kind) -> Start:
         limit = VersionedLimit(LIMITS[key], 1)
         finish(etcd.swap(key, 0, new_allocation(kind, LimitSource.PLAN, limit, policy)))
     stores: dict[Region, MemoryRegionStore] = {region: MemoryRegionStore(region) for region in REGIONS}
-    return Start(serial, kind, clock.now(), etcd, stores, dict(LIMITS), 1, 0)
+    return Start(serial, kind, clock.now(), etcd, stores, Checks(etcd, stores, LIMITS), 1, 0)
 
 
 class _Stopped:

@@ -18,7 +18,6 @@ from regionquota.explorer.book import Book
 from regionquota.explorer.callers import Caller, Sweeper
 from regionquota.explorer.checks import Checks
 from regionquota.explorer.choices import Choices
-from regionquota.explorer.digests import digest_of_documents, digest_of_region
 from regionquota.explorer.drive import finish
 from regionquota.explorer.faults import Fault
 from regionquota.explorer.invariants import Invariant, Violation
@@ -58,14 +57,14 @@ FAULTY: Final = (8, 4, 0, 16)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A world at rest, to begin many runs from. Nothing of it is changed by them."""
+    """A world at rest, to begin many runs from. Nothing of it is changed by them: they share what they do not touch."""
 
     serial: int
     kind: Kind
     time: float
     etcd: MemoryCoordination
     stores: Mapping[Region, MemoryRegionStore]
-    largest: Mapping[QuotaKey, int]
+    checks: Checks
     version: int
     names: int
 
@@ -89,9 +88,11 @@ class World:
         self.changed = False
         """Whether the last step changed anything durable."""
         self.etcd = start.etcd.copy(self)
-        self.stores = {region: store.copy() for region, store in start.stores.items()}
-        self.books = {region: _book(store) for region, store in self.stores.items()}
-        self.checks = Checks(self.etcd, self.stores, start.largest)
+        self.checks = start.checks.fork(self.etcd)
+        self.books: dict[Region, Book] = {}
+        """Of the regions that anybody has worked in."""
+        self._start = start
+        self._stores: dict[Region, MemoryRegionStore] = {}
         self._trace = trace
         self._name = start.names
         self._processes: dict[str, Process] = {}
@@ -101,13 +102,10 @@ class World:
         self._first_revision = self.etcd.revision
         self._listed: dict[Region, int] = {}
         self._written: tuple[Region, float] | None = None
-        self._last_written: Region | None = None
-        self._digests: dict[str, int] = {}
-        self._digested = 0
         self._history: dict[QuotaKey, list[tuple[int, Allocation | None]]] = {
             key: [known] for key, known in self.checks.documents.items()
         }
-        self._lists: list[tuple[int, Sequence[Stored]]] = [finish(self.etcd.list())]
+        self._lists: list[tuple[int, Sequence[Stored]]] = [(self.etcd.revision, tuple(self.etcd.documents))]
         choices.step()
         self._cast = choices.one_of(CASTS)
         self._faulty = choices.one_of(FAULTY)
@@ -172,6 +170,18 @@ class World:
 
     # -- what processes ask --
 
+    def stores(self) -> Sequence[tuple[Region, MemoryRegionStore]]:
+        return [(region, self.store(region)) for region in self.names]
+
+    def store(self, region: Region) -> MemoryRegionStore:
+        """To be worked on."""
+        store = self._stores.get(region)
+        if store is None:
+            store = self._stores[region] = self._start.stores[region].copy()
+            self.checks.open(region, store)
+            self.books[region] = _book(store)
+        return store
+
     def name(self) -> int:
         self._name += 1
         return self._name
@@ -222,40 +232,32 @@ class World:
     def _go_on(self, process: Process) -> None:
         choices = self.choices
         if process.work is None:
-            self.act(process, process.take_up, process.begin())
+            process.take_up(process.begin())
             if process.waits is not None and choices.pick(8) == 7:
-                self.tell(f"{process.name} begins: {process.job}")
+                self.tell(process, "begins")
                 return
-        if process.waits is None:
+        waits = process.waits
+        if waits is None:
             return  # it needed nobody
         fault = None
         if self._faulty and choices.pick(self._faulty) == self._faulty - 1:
-            fault = choices.one_of(process.waits.faults)
+            fault = choices.one_of(waits.faults)
         if fault is Fault.CRASH:
             self._crash(process)
             return
-        told = f"{process.name} ({process.job}): {process.waits.name}"
-        self.tell(told if fault is None else f"{told} -- {fault}")
-        self.act(process, process.go_on, fault)
+        if self._trace is not None:
+            self.tell(process, waits.name if fault is None else f"{waits.name} -- {fault}")
+        process.go_on(fault)
 
     def _crash(self, process: Process) -> None:
         """What it was about to say may still be on its way."""
         self.count(Fault.CRASH)
-        told = f"{process.name} crashes"
+        told = "crashes"
         if process.waits is not None and self.choices.pick(2) and Fault.DELAY in process.waits.faults:
             told += f", {process.waits.name!r} is on its way"
-            self.act(process, process.go_on, Fault.DELAY)
+            process.go_on(Fault.DELAY)
+        self.tell(process, told)
         process.crash()
-        self.tell(told)
-
-    def act(self, process: Process, deed: Callable[..., object], *args: object) -> None:
-        """Whatever a process comes upon that nobody expects is a finding."""
-        try:
-            deed(*args)
-        except Violation:
-            raise
-        except Exception as error:
-            raise Violation(Invariant.BALANCES, f"{process.name} ({process.job}): {error!r}") from error
 
     def _weather(self) -> None:
         choices = self.choices
@@ -265,26 +267,26 @@ class World:
         elif kind < 5:
             region = choices.one_of(self.names)
             self._cut ^= {region}
-            self.tell(f"{region} is {'cut off from' if region in self._cut else 'back with'} etcd")
+            self.tell(region, f"is {'cut off from' if region in self._cut else 'back with'} etcd")
         elif kind < 6:
             process = self.process(choices.one_of(self._cast))
             process.clock.skew = choices.one_of(SKEWS)
             self.count(Fault.CLOCK_SKEW)
-            self.tell(f"the clock of {process.name} is off by {process.clock.skew:g} s")
+            self.tell(process, f"has a clock that is off by {process.clock.skew:g} s")
         elif kind < 7:
             process = self.process(choices.one_of(self._cast))
             if isinstance(process, Planner):
-                self.tell(f"etcd ends the lease of {process.name}")
+                self.tell("etcd", f"ends the lease of {process.name}")
                 process.resign()
             else:
                 self._crash(process)
         else:
             self.time += _LONG_S
-            self.tell(f"{_LONG_S:g} s pass")
+            self.tell("time", f"{_LONG_S:g} s pass")
 
     def _deliver(self, at: int) -> None:
         mail = self._mail.pop(at)
-        self.tell(f"late: {mail.name}")
+        self.tell("late", mail.name)
         try:
             finish(mail.message())
         except Violation:
@@ -292,19 +294,20 @@ class World:
         except Exception as error:
             raise Violation(Invariant.BALANCES, f"late {mail.name}: {error!r}") from error
 
-    def tell(self, line: str) -> None:
+    def tell(self, who: "Process | str", what: str) -> None:
         if self._trace is not None:
-            self._trace(f"{self.time - MONTH_ENDS:+9.1f} s  {line}")
+            name = who if isinstance(who, str) else f"{who.name} ({who.said})" if who.job else who.name
+            self._trace(f"{self.time - MONTH_ENDS:+9.1f} s  {name}: {what}")
 
     def check(self) -> bool:
         """Whether anything durable has changed; raises `Violation`."""
         if self.broken is not None:
             raise Violation(Invariant.BALANCES, f"{self.broken!r}") from self.broken
         checks, written = self.checks, self._written
-        self._last_written = None
+        if written is None and self.etcd.revision == checks.revision:
+            return False
         if written is not None:
             self._written = None
-            self._last_written = written[0]
             region = checks.regions[written[0]]
             turns = region.turns
             checks.look_at_store(*written)
@@ -323,7 +326,7 @@ class World:
             history = self._history.setdefault(key, [])
             if not history or history[-1][0] != known[0]:
                 history.append(known)
-        self._lists.append(finish(self.etcd.list()))
+        self._lists.append((self.etcd.revision, tuple(self.etcd.documents)))
 
     # -- the end --
 
@@ -342,15 +345,7 @@ class World:
 
     def state(self) -> int:
         """A digest of what is durable, but for times, names and revisions: those make all states different."""
-        checks, digests = self.checks, self._digests
-        if checks.revision != self._digested:
-            self._digested = checks.revision
-            digests[""] = digest_of_documents(checks)
-        if self._last_written is not None or len(digests) == 1:
-            for region in self.names:
-                if region == self._last_written or region not in digests:
-                    digests[region] = digest_of_region(checks.regions[region])
-        return hash(tuple(digests.values()))
+        return self.checks.digest()
 
 
 def _book(store: MemoryRegionStore) -> Book:

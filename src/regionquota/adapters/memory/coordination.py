@@ -1,8 +1,9 @@
 """etcd's promises in memory: a revision per write, history that can be compacted, sessions that end by the clock."""
 
 import asyncio
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -68,6 +69,7 @@ class MemoryCoordination:
         self._history: list[Stored] = []
         self._regions: dict[Region, StoredRegion] = {}
         self._sessions: dict[Session, MemorySession] = {}
+        self._soonest = math.inf  # no session ends before
         self._presences: dict[tuple[Region, str], _Leased[Presence]] = {}
         self._demands: dict[tuple[Region, str], _Leased[Sequence[Demand]]] = {}
         self._suspensions: dict[str, Suspension] = {}
@@ -82,6 +84,15 @@ class MemoryCoordination:
     def revision(self) -> int:
         return self._revision
 
+    @property
+    def documents(self) -> Collection[Stored]:
+        """As `list`, but whose time ran out is not noticed by looking."""
+        return self._allocations.values()
+
+    @property
+    def records(self) -> Mapping[Region, StoredRegion]:
+        return self._regions
+
     def copy(self, clock: Clock) -> "MemoryCoordination":
         """What is done to one is not done to the other. Nobody holds a session of the copy: what hangs on one goes on
         until its time runs out, as after a crash.
@@ -94,7 +105,7 @@ class MemoryCoordination:
         twins: dict[Session, MemorySession] = {
             known: MemorySession(other, known.ttl_s, known.ends) for known in self._sessions.values()
         }
-        other._sessions = {session: session for session in twins.values()}
+        other._sessions, other._soonest = {session: session for session in twins.values()}, self._soonest
         other._presences = {at: _Leased(twins[one.session], one.value) for at, one in self._presences.items()}
         other._demands = {at: _Leased(twins[one.session], one.value) for at, one in self._demands.items()}
         if self._leader is not None:
@@ -163,6 +174,7 @@ class MemoryCoordination:
 
     async def open_session(self, ttl_s: int) -> MemorySession:
         session = MemorySession(self, ttl_s, self._clock.now() + ttl_s)
+        self._soonest = min(self._soonest, session.ends)
         self._sessions[session] = session
         return session
 
@@ -256,8 +268,11 @@ class MemoryCoordination:
 
     def _end_expired(self) -> None:
         now = self._clock.now()
+        if now < self._soonest:
+            return
         for session in [session for session in self._sessions.values() if session.ends <= now]:
             self.end(session)
+        self._soonest = min((session.ends for session in self._sessions.values()), default=math.inf)
 
     def _require_open(self, session: Session) -> None:
         self._end_expired()
