@@ -5,7 +5,7 @@ Each call is one step: it never awaits, so a simulation decides what happens bet
 
 from collections import Counter as Sums
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from operator import itemgetter
 from typing import Final
 
@@ -83,6 +83,13 @@ class MemoryRegionStore:
             self.stands,
             self.sight,
         )
+
+    def fail_over(self, replica: "MemoryRegionStore") -> None:
+        """Begin a new incarnation, which knows what `replica` does: an earlier copy of this store."""
+        life, known = self.life + 1, replica.copy()
+        for field_ in fields(self):
+            setattr(self, field_.name, getattr(known, field_.name))
+        self.life = life
 
     def summed_up(self, ended: int) -> "MemoryRegionStore":
         """The same balances with the shortest histories that explain them; of holds and adjustments that have ended,
