@@ -4,13 +4,13 @@ import gc
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from regionquota.explorer.choices import shrink
 from regionquota.explorer.drive import by_hand
-from regionquota.explorer.faults import EXPLORED
+from regionquota.explorer.faults import EXPLORED, Deed
 from regionquota.explorer.invariants import Violation
 from regionquota.explorer.logs import quiet
 from regionquota.explorer.run import Script, fails_like, run, script
@@ -43,7 +43,13 @@ class Tally:
     distinct_states: int = 0
     seconds: float = 0.0
     faults: dict[str, int] = field(default_factory=lambda: {fault.value: 0 for fault in EXPLORED})
+    deeds: dict[str, int] = field(default_factory=lambda: {deed.value: 0 for deed in Deed})
+    steps: int = 0
     violations: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def steps_per_run(self) -> float:
+        return self.steps / max(1, self.runs + self.repeated)
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -52,6 +58,8 @@ class Tally:
             "violations": len(self.violations),
             "seconds": round(self.seconds, 1),
             "faults": self.faults,
+            "events": self.deeds,
+            "steps_per_run": round(self.steps_per_run, 1),
             "repeated": self.repeated,
             "seeds": [seed for seed, _ in self.violations],
         }
@@ -129,8 +137,11 @@ def _sum(tallies: Sequence[Tally]) -> Tally:
         total.distinct_states += one.distinct_states
         total.seconds = max(total.seconds, one.seconds)
         total.violations += one.violations
-        for fault, count in one.faults.items():
-            total.faults[fault] += count
+        total.steps += one.steps
+        for name, count in one.faults.items():
+            total.faults[name] += count
+        for name, count in one.deeds.items():
+            total.deeds[name] += count
     return total
 
 
@@ -184,8 +195,11 @@ class _Worker:
             tally.repeated += 1
         for state in done.states:
             tally.distinct_states += self._states.add(state)
+        tally.steps += done.steps
         for fault, count in done.faults.items():
             tally.faults[fault] += count
+        for deed, count in done.deeds.items():
+            tally.deeds[deed] += count
         if done.violation is not None:
             tally.violations.append((seed, str(done.violation)))
 
@@ -205,7 +219,7 @@ def story(wanted: Script) -> Story | None:
         found = run(wanted).violation
         if found is None:
             return None
-        shrunk = Script(wanted.start, tuple(shrink(wanted.numbers, fails_like(wanted, found))), wanted.rest)
+        shrunk = replace(wanted, numbers=tuple(shrink(wanted.numbers, fails_like(wanted, found))))
     lines, violation = tell(shrunk)
     assert violation is not None
     return Story(len(shrunk.numbers) - 1, shrunk, lines, str(violation))

@@ -19,7 +19,7 @@ def digest_of_documents(documents: Iterable[Allocation], records: Mapping[Region
     return hash((known, regions))
 
 
-def digest_of_region(held: Mapping[QuotaKey, Holding], holds: Mapping[str, Reservation]) -> int:
+def digest_of_region(held: Mapping[QuotaKey, Holding], holds: Mapping[str, Reservation], *, trusted: bool) -> int:
     """What a region's database holds, but for times and names: those make all states different."""
     holdings = tuple(
         (
@@ -33,4 +33,4 @@ def digest_of_region(held: Mapping[QuotaKey, Holding], holds: Mapping[str, Reser
         for one in held.values()
         for counter in (one.counter,)
     )
-    return hash((holdings, tuple((one.state, one.amount, one.actual) for one in holds.values())))
+    return hash((trusted, holdings, tuple((one.state, one.amount, one.actual) for one in holds.values())))

@@ -17,7 +17,7 @@ from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.errors import Unavailable
 from regionquota.explorer.checks import Checks
 from regionquota.explorer.drive import finish
-from regionquota.explorer.faults import Fault
+from regionquota.explorer.faults import Deed, Fault
 from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.logs import quiet
 from regionquota.explorer.ports import Call, EtcdPort, Message, Work
@@ -89,6 +89,9 @@ class _Small:
     # -- what the ports ask --
 
     def count(self, fault: Fault) -> None:
+        pass
+
+    def did(self, deed: Deed) -> None:
         pass
 
     def is_cut_off(self, _region: Region) -> bool:

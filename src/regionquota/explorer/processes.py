@@ -9,7 +9,7 @@ from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Policy
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
 from regionquota.explorer.drive import finish
-from regionquota.explorer.faults import Fault
+from regionquota.explorer.faults import Deed, Fault
 from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.ports import Call, EtcdPort, Work
 from regionquota.explorer.quotas import PART, QUOTAS, WHOLE
@@ -20,6 +20,7 @@ from regionquota.region.attendance import Attendance
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
 from regionquota.region.steps import claim, synchronise
+from regionquota.region.trust import Trust
 from regionquota.regions import drain, freeze, set_weight, thaw
 
 if TYPE_CHECKING:
@@ -81,7 +82,10 @@ class Process:
             while waits is None:
                 waits = work.send(None)
             self.waits = waits
-        except (StopIteration, Unavailable, InvalidRequest, StaleVersion):
+        except StopIteration:
+            self.work = self.waits = None
+            self.ended()
+        except (Unavailable, InvalidRequest, StaleVersion):
             self.work = self.waits = None
         except Violation:
             raise
@@ -92,6 +96,9 @@ class Process:
     def said(self) -> str:
         """What it is working on."""
         return str(self.job)
+
+    def ended(self) -> None:
+        """Its work is done."""
 
     def drop(self) -> None:
         if self.work is not None:
@@ -118,11 +125,14 @@ class Agent(Process):
         self.attendance = Attendance(
             region, self.name, "", self.etcd, self.store, self.follower, self.meter, self.clock, ttl_s=TTL_S
         )
+        self.trust = Trust(region, EtcdPort(world, world.etcd, region, lagging=False), self.store, self.clock)
 
     def begin(self) -> Job:
         choices, world, region = self.world.choices, self.world, self.region
         assert region is not None
-        match choices.pick(12):
+        if not world.checks.regions[region].trusted and choices.pick(4):
+            return "compare the database with etcd", self.trust.step()
+        match choices.pick(13):
             case 0 | 1 | 2 | 3:
                 key = choices.one_of(QUOTAS)
                 return f"synchronise {key.scope}", synchronise(key, region, self.etcd, self.store, self.clock.now())
@@ -142,6 +152,8 @@ class Agent(Process):
                 return "settle", self.follower.settle()
             case 10:
                 return "attend", self.attendance.attend()
+            case 11:
+                return "compare the database with etcd", self.trust.step()
             case _:
                 key = choices.one_of(QUOTAS)
                 self.meter.denied(key, choices.pick(5))
@@ -179,8 +191,13 @@ class Planner(Process):
 class Operator(Process):
     """Sets limits, weights and drains, freezes and thaws."""
 
+    deed: Deed
+
     def start(self) -> None:
         self.etcd = EtcdPort(self.world, self.world.etcd)
+
+    def ended(self) -> None:
+        self.world.did(self.deed)
 
     def begin(self) -> Job:
         choices, world = self.world.choices, self.world
@@ -189,14 +206,17 @@ class Operator(Process):
             case 0 | 1 | 2 | 3:
                 return self._limit()
             case 4:
-                weight = choices.one_of((0, 1, 100, 300))
+                self.deed, weight = Deed.WEIGHT, choices.one_of((0, 1, 100, 300))
                 return f"weigh {region} {weight}", set_weight(self.etcd, region, weight)
             case 5:
                 back = choices.pick(2) == 0
+                self.deed = Deed.BRING_BACK if back else Deed.DRAIN
                 return f"{'bring back' if back else 'drain'} {region}", drain(self.etcd, region, back=back)
             case 6:
+                self.deed = Deed.FREEZE
                 return f"freeze {region}", freeze(self.etcd, region, "work", self.clock.now())
             case _:
+                self.deed = Deed.THAW
                 return f"thaw {region}", thaw(self.etcd, region)
 
     def _limit(self) -> Job:
@@ -206,9 +226,9 @@ class Operator(Process):
         world.version += 1
         version = max(1, world.version - 3 * (choices.pick(4) == 0))
         if choices.pick(4) == 0:
-            amount = choices.one_of((None, 4, 9))
+            self.deed, amount = Deed.OVERRIDE, choices.one_of((None, 4, 9))
             word = put_limit(self.etcd, key, None, LimitSource.OVERRIDE, VersionedLimit(amount, version))
             return f"override {key.scope} {amount}, version {version}", word
-        amount = choices.one_of((0, 4, 8, 12, 14))
+        self.deed, amount = Deed.LIMIT, choices.one_of((0, 4, 8, 12, 14))
         word = put_limit(self.etcd, key, None, LimitSource.PLAN, VersionedLimit(amount, version))
         return f"limit {key.scope} {amount}, version {version}", word

@@ -29,7 +29,11 @@ _MAY_BECOME: Final[Mapping[State, frozenset[State]]] = {
 
 
 class RegionChecks:
-    """One region's database, as it was when it was last looked at. What has not changed since is the same object."""
+    """One region's database, as it was when it was last looked at. What has not changed since is the same object.
+
+    `slices` are those that can be spent: none in an incarnation that is not trusted. `spent` is what was admitted, by
+    period, and not taken back; see `_forgiven`.
+    """
 
     def __init__(self, store: MemoryRegionStore) -> None:
         self.store = store
@@ -38,15 +42,27 @@ class RegionChecks:
         self.written = False
         self.turns = 0
         """Accounting periods that were begun."""
-        self.entries: Final = len(store.entries)
-        self._entries = self.entries
+        self.unknown = self.late = 0
+        """Started work that was not heard of in time, and that was in the end."""
+        self.entries = len(store.entries)
+        """Of the usage ledger, those that were written before the run."""
         self._largest = {key: held.slice for key, held in store.held.items()}
         self._leaked_since = {key: held.leaked_at / 1e6 for key, held in store.held.items()}
-        self._leaked: dict[QuotaKey, int] = {}
+        self._forgiven: dict[At, int] = {}
+        """What lost commits had given back, and what was used while nothing was admitted.
+
+        It counts again, in full, in the period that is current once the database is trusted: there it is owed.
+        """
+        self._take_stock()
+
+    def _take_stock(self) -> None:
+        store = self.store
+        self._entries = len(store.entries)
+        self.trusted = store.life == store.trusted
         self.held: Mapping[QuotaKey, Holding] = dict(store.held)
-        self.slices = _slices(self.held)
+        self.slices = self._slices()
         self.counters: Mapping[At, Counter] = store.counters
-        self.spent: Mapping[At, int] = {at: _spent(counter) for at, counter in self.counters.items()}
+        self.spent: Mapping[At, int] = self._spent()
         self._digest: int | None = None
         self._reservations = dict(store.reservations)
         self._requests = {held.request_id: held.id for held in self._reservations.values()}
@@ -57,6 +73,27 @@ class RegionChecks:
             if held.state is State.COMMITTED
             for line in held.lines
         }
+        self._leaked: dict[QuotaKey, int] = {}
+        for entry in store.entries[self.entries :]:
+            if entry.kind is EntryKind.REFILL:
+                self._leaked[entry.key] = self._leaked.get(entry.key, 0) - entry.delta
+
+    def failed_over(self) -> None:
+        """The database is in a new incarnation, and as it was before: what it knows now, it knows anew."""
+        before = self.counters
+        self.written = True
+        self.entries = min(self.entries, len(self.store.entries))
+        self._take_stock()
+        for key, held in self.held.items():
+            self._largest[key] = max(self._largest.get(key, 0), held.slice)
+            self._note_leak_since(key, held)
+        for at, counter in self.counters.items():
+            if at in before:
+                self._forgive(at, before[at], counter)
+        self.spent = self._spent()
+
+    def _forgive(self, at: At, before: Counter, now: Counter) -> None:
+        self._forgiven[at] = self._forgiven.get(at, 0) + max(0, _admitted(now) - _admitted(before))
 
     def fork(self, store: MemoryRegionStore) -> "RegionChecks":
         """The same knowledge, of a store that is the same so far."""
@@ -64,14 +101,23 @@ class RegionChecks:
         known = other.__dict__
         known.update(self.__dict__)
         known["store"] = store
-        for name in ("_largest", "_leaked_since", "_leaked", "_reservations", "_requests", "_reserved", "_effects"):
+        for name in (
+            "_largest",
+            "_leaked_since",
+            "_leaked",
+            "_reservations",
+            "_requests",
+            "_reserved",
+            "_effects",
+            "_forgiven",
+        ):
             known[name] = known[name].copy()
         return other
 
     def digest(self) -> int:
         """Of what is durable."""
         if self._digest is None:
-            self._digest = digest_of_region(self.held, self._reservations)
+            self._digest = digest_of_region(self.held, self._reservations, trusted=self.trusted)
         return self._digest
 
     def look(self, now: float) -> None:
@@ -85,12 +131,13 @@ class RegionChecks:
             self._entries = len(entries)
             once(added, self._effects)
             self._note_leaks(added)
-        self._look_at_holdings()
+        self._look_at_holdings(self.store.life == self.store.trusted)
         touched = self._look_at_reservations(now)
         self._look_at_counters(touched)
 
-    def _look_at_holdings(self) -> None:
-        changed = False
+    def _look_at_holdings(self, trusted: bool) -> None:
+        changed = trusted is not self.trusted
+        self.trusted = trusted
         for key, one in self.store.held.items():
             before = self.held.get(key)
             if before is one:
@@ -98,7 +145,7 @@ class RegionChecks:
             changed = True
             self._largest[key] = max(self._largest.get(key, 0), one.slice)
             if before is None:
-                self._leaked_since.setdefault(key, one.leaked_at / 1e6)
+                self._note_leak_since(key, one)
                 continue
             self.turns += one.epoch > before.epoch
             if one.epoch < before.epoch:
@@ -106,7 +153,7 @@ class RegionChecks:
                 raise Violation(Invariant.TIME, said)
         if changed:
             self.held = dict(self.store.held)
-            self.slices = _slices(self.held)
+            self.slices = self._slices()
 
     def _look_at_reservations(self, now: float) -> set[At]:
         """Which counters they hold something of, or held."""
@@ -116,11 +163,16 @@ class RegionChecks:
             if before is held:
                 continue
             if before is None:
+                if not self.trusted:
+                    said = f"{name} was admitted by a database that was not compared with etcd"
+                    raise Violation(Invariant.TRUST, f"{self.store.region}: {said}")
                 if self._requests.setdefault(held.request_id, name) != name:
                     other = self._requests[held.request_id]
                     raise Violation(Invariant.ONCE, f"{held.request_id} is held for as {other} and as {name}")
             else:
                 _look_at_change(before, held, now)
+                self.unknown += held.state is State.UNKNOWN is not before.state
+                self.late += before.state is State.UNKNOWN is not held.state
                 touched |= self._hold(before, -1)
             touched |= self._hold(held, 1)
             self._reservations[name] = held
@@ -145,8 +197,26 @@ class RegionChecks:
             owed = counter.slice + counter.overdraft_issued + counter.overage
             if owed != counter.available + counter.in_use + counter.retired + counter.overdraft_repaid:
                 raise Violation(Invariant.BALANCES, f"{self.store.region}: {at}: {counter} does not add up")
-        if changed:
-            self.spent = {**self.spent, **{at: _spent(counter) for at, counter in changed.items()}}
+        if not self.trusted:
+            for at, counter in changed.items():
+                if at in before:
+                    self._forgive(at, before[at], counter)
+        if changed or self._forgiven:
+            self.spent = self._spent()
+
+    def _slices(self) -> Mapping[QuotaKey, int]:
+        return {key: held.counter.slice for key, held in self.held.items()} if self.trusted else {}
+
+    def _spent(self) -> Mapping[At, int]:
+        spent = {at: _admitted(counter) for at, counter in self.counters.items()}
+        for (key, epoch), units in self._forgiven.items():
+            if (key, epoch) in spent and not (self.trusted and self.held[key].epoch == epoch):
+                spent[key, epoch] -= units
+        return spent
+
+    def _note_leak_since(self, key: QuotaKey, held: Holding) -> None:
+        since = held.leaked_at / 1e6
+        self._leaked_since[key] = min(self._leaked_since.get(key, since), since)
 
     def _note_leaks(self, entries: Sequence[Entry]) -> None:
         for entry in entries:
@@ -177,12 +247,8 @@ class RegionChecks:
                     raise Violation(Invariant.DEBT, f"{self.store.region}: {said}")
 
 
-def _slices(held: Mapping[QuotaKey, Holding]) -> Mapping[QuotaKey, int]:
-    return {key: one.counter.slice for key, one in held.items()}
-
-
-def _spent(counter: Counter) -> int:
-    """What was admitted: in use, but for what is recorded as owed."""
+def _admitted(counter: Counter) -> int:
+    """What is in use, but for what is recorded as owed."""
     return counter.used + counter.reserved - counter.overdraft_issued + counter.overdraft_repaid
 
 

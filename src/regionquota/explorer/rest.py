@@ -69,6 +69,7 @@ def come_to_rest(world: World) -> None:
             break  # nor will another round change anything
         before = reached
         for agent in agents:
+            drive(world, agent.trust.step(), agent.name)
             drive(world, agent.attendance.attend(), agent.name)
             drive(world, agent.store.expire(world.time, 100), agent.name)
             drive(world, agent.follower.relist(), agent.name)
@@ -94,6 +95,10 @@ def drive(world: World, work: Work, who: str = "at rest") -> None:
                 world.tell(who, call.name)
     except StopIteration:
         world.check()
+    except Violation:
+        raise
+    except Exception as error:
+        raise Violation(Invariant.BALANCES, f"{who}: {error!r}") from error
 
 
 def _look_at_rest(world: World) -> None:
@@ -105,6 +110,8 @@ def _look_at_rest(world: World) -> None:
     for key, (_, document) in checks.documents.items():
         _look_at_document(world, key, document, frozen)
     for region, known in checks.regions.items():
+        if not known.trusted:
+            raise Violation(Invariant.REST, f"{region} still is not compared with etcd")
         for hold in known.store.reservations.values():
             if hold.state in DUE or (hold.state is State.UNKNOWN and not hold.operation_id):
                 raise Violation(Invariant.REST, f"{region}: {hold.id} still is {hold.state}")

@@ -1,13 +1,14 @@
 """Where runs begin: states that long runs have reached, so that short ones have no need to build anything up."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Final
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import LimitSource, Move, VersionedLimit, new_allocation, request_moves
-from regionquota.core.commands import Commit, Reserve
+from regionquota.core.commands import Commit, Release, Reserve
+from regionquota.core.commands import Start as StartWork
 from regionquota.core.quota import Kind, Region
 from regionquota.explorer.checks import Checks
 from regionquota.explorer.choices import Choices, number, numbers
@@ -23,6 +24,7 @@ from regionquota.region.steps import claim
 COUNT: Final = 60
 _LENGTHS: Final = (0, 40, 120, 240)
 _ENDED_KEPT: Final = 2
+_PAST: Final = 3
 _WHOLE_CAST: Final = len(CASTS) - 1
 _NEVER_FAULTY: Final = 2
 
@@ -52,6 +54,10 @@ def _at_rest(world: World, empty: Start) -> Start:
         world.time = max(world.time, MONTH_ENDS - number(empty.serial, 0) % 12)
     _settle_in(world, empty.serial)
     stores = {region: store.summed_up(_ENDED_KEPT) for region, store in world.stores()}
+    if empty.serial % 3 != 1:
+        for store in stores.values():
+            _start_work(store, world.time)
+    replicas = {region: _lag_behind(store, world.time) for region, store in stores.items()}
     revision = world.etcd.revision
     etcd = world.etcd.copy(world)
     if revision > 2:
@@ -69,6 +75,8 @@ def _at_rest(world: World, empty: Start) -> Start:
         time=world.time,
         etcd=etcd,
         stores=stores,
+        replicas=replicas,
+        past={key: world.history(key)[-_PAST:] for key in QUOTAS},
         checks=Checks(etcd, stores, largest),
         version=world.version,
         names=world.named,
@@ -87,7 +95,7 @@ def _settle_in(world: World, serial: int) -> None:
             drive(world, agent.attendance.report())
     if serial % 4:
         _spend(world, serial)
-    if world.time > MONTH_ENDS - 60:
+    if world.time > MONTH_ENDS - 60 or serial % 4 == 2:
         _ask_for_moves(world)
     world.check()
 
@@ -103,6 +111,29 @@ def _spend(world: World, serial: int) -> None:
             if units:
                 name = f"{serial}-{region}-{key.scope}"
                 drive(world, agent.store.transact([Reserve(name, key, units, name, b"", 60), Commit(name)], world.time))
+
+
+def _start_work(store: MemoryRegionStore, now: float) -> None:
+    """One executor may still be in time, of another nobody knows."""
+    for key, held in store.held.items():
+        for name, began in ((f"{store.region}-{key.scope}-lost", now - 20), (f"{store.region}-{key.scope}-runs", now)):
+            if held.counter.available > held.guaranteed + 2:
+                reserve = Reserve(name, key, 1, name, b"", ttl_s=10)
+                finish(store.transact([reserve, StartWork(name, "one")], began))
+    finish(store.expire(now, 2))
+
+
+def _lag_behind(store: MemoryRegionStore, now: float) -> Sequence[MemoryRegionStore]:
+    """Everything was in use just before it was free again; and long before that nothing was known."""
+    replicas = [MemoryRegionStore(store.region)]
+    for key, held in store.held.items():
+        if held.counter.available > held.guaranteed:
+            name = f"{store.region}-{key.scope}-gone"
+            reserve = Reserve(name, key, held.counter.available - held.guaranteed, name, b"", 60)
+            finish(store.transact([reserve], now))
+            replicas.append(store.copy())
+            finish(store.transact([Release(name)], now))
+    return replicas
 
 
 def _ask_for_moves(world: World) -> None:
@@ -128,7 +159,10 @@ def _empty(serial: int, kind: Kind) -> Start:
         limit = VersionedLimit(LIMITS[key], 1)
         finish(etcd.swap(key, 0, new_allocation(kind, LimitSource.PLAN, limit, policy)))
     stores: dict[Region, MemoryRegionStore] = {region: MemoryRegionStore(region) for region in REGIONS}
-    return Start(serial, kind, clock.now(), etcd, stores, Checks(etcd, stores, LIMITS), 1, 0)
+    replicas: Mapping[Region, Sequence[MemoryRegionStore]] = dict.fromkeys(REGIONS, ())
+    checks = Checks(etcd, stores, LIMITS)
+    past = {key: [known] for key, known in checks.documents.items()}
+    return Start(serial, kind, clock.now(), etcd, stores, replicas, past, checks, version=1, names=0)
 
 
 class _Stopped:

@@ -1,13 +1,12 @@
 """One run's world: etcd, the regions' databases, everybody who works on them, and what befalls them, step by step.
 
-Faults of the network and of processes are chosen where a process waits (`ports`), those of nature in `_weather`. A
-database that loses commits and an etcd that is restored will be weather, too.
+Faults of the network and of processes are chosen where a process waits (`ports`), those of nature in `weather`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
@@ -18,19 +17,16 @@ from regionquota.explorer.book import Book
 from regionquota.explorer.callers import Caller, Sweeper
 from regionquota.explorer.checks import Checks
 from regionquota.explorer.choices import Choices
-from regionquota.explorer.drive import finish
-from regionquota.explorer.faults import Fault
+from regionquota.explorer.faults import Deed, Fault
 from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.ports import Message
 from regionquota.explorer.processes import SKEWS, Agent, Operator, Planner, Process
 from regionquota.explorer.quotas import MONTH_ENDS
+from regionquota.explorer.weather import Weather
 from regionquota.ports import Fence, Stored
 
 _PASSES: Final = (0.0, 0.0, 0.1, 1.0)
 """Seconds between two steps."""
-_LONG_S: Final = 25.0
-"""Longer than any lease."""
-_MOST_MAIL: Final = 4
 _REMEMBERED: Final = 6
 """Revisions of a document that a stale read may still see."""
 
@@ -51,6 +47,17 @@ CASTS: Final[Sequence[Sequence[str]]] = (
     ("ap0", "ap1", "eu0", "eu1", "us0", "us1", "planner0", "ap-caller0", "eu-caller0", "us-caller0", "operator"),
 )
 """Who takes part in a run. A run of few steps gets nowhere if everybody has to have a part in it."""
+FAILOVER_CASTS: Final[Sequence[Sequence[str]]] = (
+    ("eu0", "eu1", "eu-caller0"),
+    ("us0", "us1", "us-caller0"),
+    ("ap0", "ap1", "ap-caller0"),
+    ("eu0", "eu1"),
+    ("us0", "us1"),
+    ("ap0", "ap1"),
+    ("eu0", "us0", "eu-caller0", "planner0"),
+    CASTS[-1],
+)
+"""In runs in which databases fail over: a region has two servers there, which know nothing of each other."""
 FAULTY: Final = (8, 4, 0, 16)
 """One call in so many goes wrong; 0: none. Nothing is found by chaos alone."""
 
@@ -64,27 +71,35 @@ class Start:
     time: float
     etcd: MemoryCoordination
     stores: Mapping[Region, MemoryRegionStore]
+    replicas: Mapping[Region, Sequence[MemoryRegionStore]]
+    """What each database may be after a failover; the last lags behind the least."""
+    past: Mapping[QuotaKey, Sequence[tuple[int, Allocation]]]
+    """The last revisions of each document, which somebody may have read and not carried out yet."""
     checks: Checks
     version: int
     names: int
 
 
-class _Mail(NamedTuple):
-    name: str
-    message: Message
-
-
 class World:
     """`trace` hears of every step in words, if anybody wants to know."""
 
-    def __init__(self, start: Start, choices: Choices, trace: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        start: Start,
+        choices: Choices,
+        trace: Callable[[str], None] | None = None,
+        *,
+        fails_over: bool = False,
+    ) -> None:
         self.choices = choices
         self.time = start.time
         self.incarnation = start.names
         self.version = start.version
         self.names = tuple(start.stores)
         self.faults: dict[Fault, int] = {}
+        self.deeds: dict[Deed, int] = {}
         self.broken: Exception | None = None
+        self.steps = 0
         self.changed = False
         """Whether the last step changed anything durable."""
         self.etcd = start.etcd.copy(self)
@@ -96,19 +111,18 @@ class World:
         self._trace = trace
         self._name = start.names
         self._processes: dict[str, Process] = {}
-        self._cut: set[Region] = set()
-        self._mail: list[_Mail] = []
         self._newest_fence = 0
         self._first_revision = self.etcd.revision
         self._listed: dict[Region, int] = {}
         self._written: tuple[Region, float] | None = None
-        self._history: dict[QuotaKey, list[tuple[int, Allocation | None]]] = {
-            key: [known] for key, known in self.checks.documents.items()
+        self._history: dict[QuotaKey, list[tuple[int, Allocation]]] = {
+            key: list(start.past[key]) for key in self.checks.documents
         }
         self._lists: list[tuple[int, Sequence[Stored]]] = [(self.etcd.revision, tuple(self.etcd.documents))]
         choices.step()
-        self._cast = choices.one_of(CASTS)
+        self.cast = choices.one_of(FAILOVER_CASTS if fails_over else CASTS)
         self._faulty = choices.one_of(FAULTY)
+        self._weather = Weather(self, calm=not self._faulty, fails_over=fails_over)
         self.skews = {region: choices.one_of(SKEWS) for region in self.names}
 
     # -- what the ports ask --
@@ -119,15 +133,14 @@ class World:
     def count(self, fault: Fault) -> None:
         self.faults[fault] = self.faults.get(fault, 0) + 1
 
+    def did(self, deed: Deed) -> None:
+        self.deeds[deed] = self.deeds.get(deed, 0) + 1
+
     def is_cut_off(self, region: Region) -> bool:
-        cut = region in self._cut
-        if cut:
-            self.count(Fault.PARTITION)
-        return cut
+        return self._weather.is_cut_off(region)
 
     def post(self, name: str, message: Message) -> None:
-        if len(self._mail) < _MOST_MAIL:
-            self._mail.append(_Mail(name, message))
+        self._weather.post(name, message)
 
     def before(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         return self.choices.one_of(self._history[key][-_REMEMBERED:])
@@ -137,6 +150,7 @@ class World:
 
     def wrote(self, region: Region, now: float) -> None:
         self._written = region, now
+        self._weather.note_write(region)
 
     def broke(self, error: Exception) -> None:
         self.broken = error
@@ -166,7 +180,7 @@ class World:
 
     def history(self, key: QuotaKey) -> Sequence[tuple[int, Allocation]]:
         """Every revision of the document since the run began."""
-        return [(revision, document) for revision, document in self._history[key] if document is not None]
+        return [known for known in self._history[key] if known[0] >= self._start.past[key][-1][0]]
 
     # -- what processes ask --
 
@@ -180,6 +194,7 @@ class World:
             store = self._stores[region] = self._start.stores[region].copy()
             self.checks.open(region, store)
             self.books[region] = _book(store)
+            self._weather.replicate(store, self._start.replicas[region])
         return store
 
     def name(self) -> int:
@@ -221,11 +236,12 @@ class World:
         choices = self.choices
         if not choices.step():
             return False
+        self.steps += 1
         self.time += choices.one_of(_PASSES)
-        if self._faulty and choices.pick(7) == 6:
-            self._weather()
+        if self._weather.is_due():
+            self._weather.strike()
         else:
-            self._go_on(self.process(choices.one_of(self._cast)))
+            self._go_on(self.process(self._weather.next_to_act() or choices.one_of(self.cast)))
         self.changed = self.check()
         return True
 
@@ -243,13 +259,13 @@ class World:
         if self._faulty and choices.pick(self._faulty) == self._faulty - 1:
             fault = choices.one_of(waits.faults)
         if fault is Fault.CRASH:
-            self._crash(process)
+            self.crash(process)
             return
         if self._trace is not None:
             self.tell(process, waits.name if fault is None else f"{waits.name} -- {fault}")
         process.go_on(fault)
 
-    def _crash(self, process: Process) -> None:
+    def crash(self, process: Process) -> None:
         """What it was about to say may still be on its way."""
         self.count(Fault.CRASH)
         told = "crashes"
@@ -258,41 +274,6 @@ class World:
             process.go_on(Fault.DELAY)
         self.tell(process, told)
         process.crash()
-
-    def _weather(self) -> None:
-        choices = self.choices
-        kind = choices.pick(8)
-        if kind < 4 and self._mail:
-            self._deliver(choices.pick(len(self._mail)))
-        elif kind < 5:
-            region = choices.one_of(self.names)
-            self._cut ^= {region}
-            self.tell(region, f"is {'cut off from' if region in self._cut else 'back with'} etcd")
-        elif kind < 6:
-            process = self.process(choices.one_of(self._cast))
-            process.clock.skew = choices.one_of(SKEWS)
-            self.count(Fault.CLOCK_SKEW)
-            self.tell(process, f"has a clock that is off by {process.clock.skew:g} s")
-        elif kind < 7:
-            process = self.process(choices.one_of(self._cast))
-            if isinstance(process, Planner):
-                self.tell("etcd", f"ends the lease of {process.name}")
-                process.resign()
-            else:
-                self._crash(process)
-        else:
-            self.time += _LONG_S
-            self.tell("time", f"{_LONG_S:g} s pass")
-
-    def _deliver(self, at: int) -> None:
-        mail = self._mail.pop(at)
-        self.tell("late", mail.name)
-        try:
-            finish(mail.message())
-        except Violation:
-            raise
-        except Exception as error:
-            raise Violation(Invariant.BALANCES, f"late {mail.name}: {error!r}") from error
 
     def tell(self, who: "Process | str", what: str) -> None:
         if self._trace is not None:
@@ -309,10 +290,14 @@ class World:
         if written is not None:
             self._written = None
             region = checks.regions[written[0]]
-            turns = region.turns
+            turns, unknown, late = region.turns, region.unknown, region.late
             checks.look_at_store(*written)
             for _ in range(region.turns - turns):
                 self.count(Fault.ROLLOVER)
+            for _ in range(region.unknown - unknown):
+                self.count(Fault.UNKNOWN_EXECUTOR)
+            for _ in range(region.late - late):
+                self.did(Deed.LATE_RECEIPT)
         if checks.look_at_etcd():
             self._remember()
             return True
@@ -332,12 +317,9 @@ class World:
 
     def calm(self) -> None:
         """No more faults: what is under way is dropped, what is on its way arrives."""
-        self._cut.clear()
         for process in self._processes.values():
             process.drop()
-        while self._mail:
-            self._deliver(0)
-            self.check()
+        self._weather.clear_up()
 
     def abandon(self) -> None:
         for process in self._processes.values():

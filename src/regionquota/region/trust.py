@@ -1,9 +1,11 @@
 """Compares a database that may have lost commits with etcd, before anything is admitted in it."""
 
+from collections.abc import Sequence
+
 import structlog
 
 from regionquota.core.allocation import Allocation, hand_over
-from regionquota.core.quota import Region
+from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
@@ -38,7 +40,7 @@ class Trust:
             _log.warning("the slices are to be compared with etcd: nothing is admitted until that was done")
         revision, documents = await self._allocations.list()
         known = {stored.key: stored for stored in documents}
-        forgotten = {stored.key for stored in documents if stored.allocation and self._me in stored.allocation.slices}
+        forgotten = self._mine(documents)
         lowered = 0
         async for page in pages(self._store):
             for held in page:
@@ -50,6 +52,9 @@ class Trust:
             await self._lower(known[key], found.name)
         if await self._store.trust(found.name):
             _log.info("the slices were compared with etcd: reserves are admitted again", lowered=lowered)
+
+    def _mine(self, documents: Sequence[Stored]) -> set[QuotaKey]:
+        return {stored.key for stored in documents if stored.allocation and self._me in stored.allocation.slices}
 
     async def _compare(self, held: Holding, stored: Stored, within: str) -> bool:
         """Whether the slice had to be lowered."""
