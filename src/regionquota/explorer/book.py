@@ -53,6 +53,10 @@ class Book:
     before: frozenset[str] = frozenset()
     """Reservations that were settled before this book was begun."""
 
+    def copy(self) -> "Book":
+        """Of one in which nobody was told anything yet."""
+        return Book(dict(self.holds), before=self.before)
+
     def hear(self, command: Command, outcome: Outcome) -> None:
         match command:
             case Reserve():

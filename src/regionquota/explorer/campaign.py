@@ -12,7 +12,7 @@ from regionquota.explorer.choices import shrink
 from regionquota.explorer.drive import by_hand
 from regionquota.explorer.faults import EXPLORED, Deed
 from regionquota.explorer.invariants import Violation
-from regionquota.explorer.logs import quiet
+from regionquota.explorer.logs import be_quiet, quiet
 from regionquota.explorer.run import Script, fails_like, run, script
 from regionquota.explorer.seen import Seen
 from regionquota.explorer.starts import starts
@@ -80,7 +80,8 @@ def explore(options: Options, on_progress: Callable[[Tally], None] = lambda _: N
     starts()
     began = time.monotonic()
     if options.workers == 1:
-        tally, paths, states = _Worker(options, 0, on_progress).work()
+        with quiet():
+            tally, paths, states = _Worker(options, 0, on_progress).work()
         return _close(tally, paths, states, began)
     context = multiprocessing.get_context("fork")  # digests agree only between children of one parent
     pipes = [context.Pipe(duplex=False) for _ in range(options.workers)]
@@ -146,6 +147,7 @@ def _sum(tallies: Sequence[Tally]) -> Tally:
 
 
 def _child(options: Options, number: int, writer: Connection) -> None:
+    be_quiet()
     worker = _Worker(options, number, lambda tally: writer.send((tally, None)))
     tally, paths, states = worker.work()
     writer.send((tally, (paths, states)))
@@ -169,7 +171,7 @@ class _Worker:
         gc.freeze()  # what is here stays: no collection has to look at it again
         gc.disable()
         began = said = time.monotonic()
-        with quiet(), by_hand():
+        with by_hand():
             while self._tally.runs < self._wanted and len(self._tally.violations) < _MOST_VIOLATIONS:
                 self._one()
                 if self._seed // self._options.workers % _COLLECT_EVERY == 0:

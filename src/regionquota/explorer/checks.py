@@ -83,14 +83,16 @@ class Checks:
                 raise Violation(Invariant.TIME, f"an older limit came into force for {key}: {said}")
             self.joined += [region for region in now.slices if region not in before.slices]
 
-    def look_at_store(self, region: Region, now: float) -> None:
+    def look_at_store(self, region: Region, now: float) -> bool:
+        """Whether it is another than it was."""
         known = self.regions[region]
         slices, spent = known.slices, known.spent
-        known.look(now)
+        changed = known.look(now)
         if known.slices is not slices:
             self._look_at_slices((region,))
         if known.spent is not spent or known.slices is not slices:
             self._look_at_promise()
+        return changed
 
     def _look_at_slices(self, regions: Iterable[Region]) -> None:
         for region in regions:

@@ -19,7 +19,12 @@ def digest_of_documents(documents: Iterable[Allocation], records: Mapping[Region
     return hash((known, regions))
 
 
-def digest_of_region(held: Mapping[QuotaKey, Holding], holds: Mapping[str, Reservation], *, trusted: bool) -> int:
+def digest_of_hold(hold: Reservation) -> int:
+    """Digests of holds are added up: their order does not matter."""
+    return hash((hold.state, hold.amount, hold.actual))
+
+
+def digest_of_region(held: Mapping[QuotaKey, Holding], holds: int, *, trusted: bool) -> int:
     """What a region's database holds, but for times and names: those make all states different."""
     holdings = tuple(
         (
@@ -33,4 +38,4 @@ def digest_of_region(held: Mapping[QuotaKey, Holding], holds: Mapping[str, Reser
         for one in held.values()
         for counter in (one.counter,)
     )
-    return hash((trusted, holdings, tuple((one.state, one.amount, one.actual) for one in holds.values())))
+    return hash((trusted, holdings, holds))

@@ -125,7 +125,7 @@ class _Small:
     def writes_as_leader(self, fence: Fence) -> None:
         pass
 
-    def wrote_as_leader(self, key: QuotaKey, fence: Fence | None, named: Any) -> None:
+    def wrote_as_leader(self, what: QuotaKey | Region, fence: Fence | None, named: Any) -> None:
         pass
 
     # -- steps --

@@ -92,7 +92,7 @@ class Surroundings(Protocol):
 
     def writes_as_leader(self, fence: Fence) -> None: ...
 
-    def wrote_as_leader(self, key: QuotaKey, fence: Fence | None, named: AbstractSet[Region]) -> None:
+    def wrote_as_leader(self, what: QuotaKey | Region, fence: Fence | None, named: AbstractSet[Region]) -> None:
         """`named` are regions that the document moves from or to, or gives more, though they were read as frozen."""
         ...
 
@@ -242,6 +242,8 @@ class EtcdPort:
         return regions
 
     async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
+        if fence is not None:
+            self._world.writes_as_leader(fence)
         written = await self.send(_SWAP_REGION, self._swap_region, record, revision, fence)
         if written is not None:
             self._frozen = self._frozen - {record.name} if record.frozen is None else self._frozen | {record.name}
@@ -249,8 +251,10 @@ class EtcdPort:
 
     async def _swap_region(self, record: RegionRecord, revision: int, fence: Fence | None) -> int | None:
         written = await self._etcd.swap_region(record, revision, fence)
-        if written is not None and fence is not None and record.frozen is None:
-            self._world.thawed(record.name, revision)
+        if written is not None and fence is not None:
+            self._world.wrote_as_leader(record.name, fence, frozenset())
+            if record.frozen is None:
+                self._world.thawed(record.name, revision)
         return written
 
     async def announce(self, session: Session, presence: Presence) -> None:

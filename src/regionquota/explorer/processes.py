@@ -111,28 +111,42 @@ class Process:
 
 
 class Agent(Process):
-    follower: Follower
-    attendance: Attendance
-    meter: DemandMeter
+    region: Region
+    _follower: Follower | None
+    _attendance: Attendance | None
 
     def start(self) -> None:
-        region, world = self.region, self.world
-        assert region is not None
-        self.etcd = EtcdPort(world, world.etcd, region)
-        self.store = StorePort(world, world.store(region))
-        self.follower = Follower(region, self.etcd, self.store, self.clock, relist_interval_s=60.0)
+        world = self.world
+        self.etcd = EtcdPort(world, world.etcd, self.region)
+        self.store = StorePort(world, world.store(self.region))
         self.meter = DemandMeter(self.clock.now())
-        self.attendance = Attendance(
-            region, self.name, "", self.etcd, self.store, self.follower, self.meter, self.clock, ttl_s=TTL_S
-        )
-        self.trust = Trust(region, EtcdPort(world, world.etcd, region, lagging=False), self.store, self.clock)
+        self._follower = self._attendance = None
+
+    @property
+    def follower(self) -> Follower:
+        """Made when it is first needed, as `attendance` is: most agents of short runs need neither."""
+        if self._follower is None:
+            self._follower = Follower(self.region, self.etcd, self.store, self.clock, relist_interval_s=60.0)
+        return self._follower
+
+    @property
+    def attendance(self) -> Attendance:
+        if self._attendance is None:
+            self._attendance = Attendance(
+                self.region, self.name, "", self.etcd, self.store, self.follower, self.meter, self.clock, ttl_s=TTL_S
+            )
+        return self._attendance
+
+    def compare(self) -> Work:
+        """It needs a list of what is, not of what was."""
+        etcd = EtcdPort(self.world, self.world.etcd, self.region, lagging=False)
+        return Trust(self.region, etcd, self.store, self.clock).step()
 
     def begin(self) -> Job:
         choices, world, region = self.world.choices, self.world, self.region
-        assert region is not None
         if not world.checks.regions[region].trusted and choices.pick(4):
-            return "compare the database with etcd", self.trust.step()
-        match choices.pick(13):
+            return "compare the database with etcd", self.compare()
+        match choices.pick(12):
             case 0 | 1 | 2 | 3:
                 key = choices.one_of(QUOTAS)
                 return f"synchronise {key.scope}", synchronise(key, region, self.etcd, self.store, self.clock.now())
@@ -152,8 +166,6 @@ class Agent(Process):
                 return "settle", self.follower.settle()
             case 10:
                 return "attend", self.attendance.attend()
-            case 11:
-                return "compare the database with etcd", self.trust.step()
             case _:
                 key = choices.one_of(QUOTAS)
                 self.meter.denied(key, choices.pick(5))
@@ -161,7 +173,6 @@ class Agent(Process):
                 return "report", self.attendance.report()
 
     def _claim(self, key: QuotaKey, wanted: int, share: float) -> Job:
-        assert self.region is not None
         work = claim(key, self.region, self.etcd, self.store, wanted=wanted, share=share, now=self.clock.now())
         return f"claim {wanted} of {key.scope}", work
 
@@ -183,7 +194,7 @@ class Planner(Process):
             finish(session.close())
 
     def begin(self) -> Job:
-        if not self.coordinator.is_leader or self.world.choices.pick(4) == 0:
+        if not self.coordinator.is_leader or self.world.choices.pick(6) == 0:
             return "hold the leadership", self.coordinator.hold()
         return "plan", self.coordinator.plan()
 

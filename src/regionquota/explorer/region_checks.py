@@ -12,7 +12,8 @@ from regionquota.core.quota import Kind, QuotaKey
 from regionquota.core.reservation import HOLDING, Reservation, State
 from regionquota.core.slice import Holding
 from regionquota.explorer.book import Effect, once
-from regionquota.explorer.digests import digest_of_region
+from regionquota.explorer.digests import digest_of_hold, digest_of_region
+from regionquota.explorer.faults import Deed, Fault
 from regionquota.explorer.invariants import Invariant, Violation
 
 At: TypeAlias = tuple[QuotaKey, Epoch]
@@ -39,11 +40,10 @@ class RegionChecks:
         self.store = store
         self.latest = 0.0
         """The furthest that any clock said to this database."""
-        self.written = False
-        self.turns = 0
-        """Accounting periods that were begun."""
-        self.unknown = self.late = 0
-        """Started work that was not heard of in time, and that was in the end."""
+        self.changed = False
+        """Whether any balance may be another than at first."""
+        self.happened: list[Fault | Deed] = []
+        """Since anybody asked: whoever counts clears it."""
         self.entries = len(store.entries)
         """Of the usage ledger, those that were written before the run."""
         self._largest = {key: held.slice for key, held in store.held.items()}
@@ -65,6 +65,7 @@ class RegionChecks:
         self.spent: Mapping[At, int] = self._spent()
         self._digest: int | None = None
         self._reservations = dict(store.reservations)
+        self._holds = sum(digest_of_hold(held) for held in self._reservations.values())
         self._requests = {held.request_id: held.id for held in self._reservations.values()}
         self._reserved = _reserved(self._reservations.values())
         self._effects: set[Effect] = {
@@ -81,7 +82,7 @@ class RegionChecks:
     def failed_over(self) -> None:
         """The database is in a new incarnation, and as it was before: what it knows now, it knows anew."""
         before = self.counters
-        self.written = True
+        self.changed = True
         self.entries = min(self.entries, len(self.store.entries))
         self._take_stock()
         for key, held in self.held.items():
@@ -110,6 +111,7 @@ class RegionChecks:
             "_reserved",
             "_effects",
             "_forgiven",
+            "happened",
         ):
             known[name] = known[name].copy()
         return other
@@ -117,25 +119,29 @@ class RegionChecks:
     def digest(self) -> int:
         """Of what is durable."""
         if self._digest is None:
-            self._digest = digest_of_region(self.held, self._reservations, trusted=self.trusted)
+            self._digest = digest_of_region(self.held, self._holds, trusted=self.trusted)
         return self._digest
 
-    def look(self, now: float) -> None:
-        """After a write by somebody whose clock said `now`."""
+    def look(self, now: float) -> bool:
+        """After a write by somebody whose clock said `now`. False: it changed nothing that counts."""
         self.latest = max(self.latest, now)
-        self.written = True
-        self._digest = None
         entries = self.store.entries
         if len(entries) > self._entries:
+            self.changed = True
             added = entries[self._entries :]
             self._entries = len(entries)
             once(added, self._effects)
             self._note_leaks(added)
-        self._look_at_holdings(self.store.life == self.store.trusted)
+        before = self.held, self.trusted, self._holds
+        self._look_at_holdings(trusted=self.store.life == self.store.trusted)
         touched = self._look_at_reservations(now)
         self._look_at_counters(touched)
+        if before[0] is self.held and before[1:] == (self.trusted, self._holds):
+            return False
+        self._digest = None
+        return True
 
-    def _look_at_holdings(self, trusted: bool) -> None:
+    def _look_at_holdings(self, *, trusted: bool) -> None:
         changed = trusted is not self.trusted
         self.trusted = trusted
         for key, one in self.store.held.items():
@@ -147,7 +153,8 @@ class RegionChecks:
             if before is None:
                 self._note_leak_since(key, one)
                 continue
-            self.turns += one.epoch > before.epoch
+            if one.epoch > before.epoch:
+                self.happened.append(Fault.ROLLOVER)
             if one.epoch < before.epoch:
                 said = f"{self.store.region} went back from epoch {before.epoch} to {one.epoch} in {key}"
                 raise Violation(Invariant.TIME, said)
@@ -171,12 +178,20 @@ class RegionChecks:
                     raise Violation(Invariant.ONCE, f"{held.request_id} is held for as {other} and as {name}")
             else:
                 _look_at_change(before, held, now)
-                self.unknown += held.state is State.UNKNOWN is not before.state
-                self.late += before.state is State.UNKNOWN is not held.state
+                if held.state is not before.state:
+                    self._note_state(before.state, held.state)
                 touched |= self._hold(before, -1)
+                self._holds -= digest_of_hold(before)
             touched |= self._hold(held, 1)
+            self._holds += digest_of_hold(held)
             self._reservations[name] = held
         return touched
+
+    def _note_state(self, before: State, now: State) -> None:
+        if now is State.UNKNOWN:
+            self.happened.append(Fault.UNKNOWN_EXECUTOR)
+        elif before is State.UNKNOWN:
+            self.happened.append(Deed.LATE_RECEIPT)
 
     def _hold(self, held: Reservation, sign: int) -> set[At]:
         if held.state not in HOLDING:
@@ -189,6 +204,8 @@ class RegionChecks:
     def _look_at_counters(self, touched: set[At]) -> None:
         before, self.counters = self.counters, self.store.counters
         changed = {at: counter for at, counter in self.counters.items() if before.get(at) is not counter}
+        if touched or changed:
+            self.changed = True
         for at in touched | changed.keys():
             counter, reserved = self.counters[at], self._reserved.get(at, 0)
             if counter.reserved != reserved:

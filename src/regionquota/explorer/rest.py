@@ -40,7 +40,7 @@ def end(world: World) -> None:
 
 def _compare(world: World, region: Region, book: Book) -> None:
     known = world.checks.regions[region]
-    if not known.written and not book.told:
+    if not known.changed and not book.told:
         return
     if len(known.store.entries) > known.entries or book.told:
         book.compare(known.store.entries[known.entries :])
@@ -66,10 +66,10 @@ def come_to_rest(world: World) -> None:
     for _ in range(_ROUNDS):
         reached = world.state()
         if reached == before:
-            break  # nor will another round change anything
+            break  # nor will anything more change
         before = reached
         for agent in agents:
-            drive(world, agent.trust.step(), agent.name)
+            drive(world, agent.compare(), agent.name)
             drive(world, agent.attendance.attend(), agent.name)
             drive(world, agent.store.expire(world.time, 100), agent.name)
             drive(world, agent.follower.relist(), agent.name)
@@ -78,9 +78,10 @@ def come_to_rest(world: World) -> None:
         drive(world, planner.coordinator.hold(), planner.name)
         drive(world, planner.coordinator.plan(), planner.name)
         world.time += 1.0
-    for agent in agents:
-        drive(world, agent.follower.relist(), agent.name)
-        drive(world, agent.follower.settle(), agent.name)
+    else:
+        for agent in agents:
+            drive(world, agent.follower.relist(), agent.name)
+            drive(world, agent.follower.settle(), agent.name)
     _look_at_rest(world)
     _claim_the_pools(world, agents)
 
@@ -134,7 +135,6 @@ def _look_at_document(world: World, key: QuotaKey, document: Allocation, frozen:
 def _claim_the_pools(world: World, agents: list[Agent]) -> None:
     """What no region owns is there for whoever asks."""
     agent = agents[0]
-    assert agent.region is not None
     for key in QUOTAS:
         pool = max(0, world.checks.documents[key][1].pool)
         work = claim(key, agent.region, agent.etcd, agent.store, wanted=pool, share=1.0, now=world.time)

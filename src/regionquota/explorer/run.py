@@ -18,10 +18,12 @@ FAILS_OVER_EVERY: Final = 8
 LONG: Final = 20
 """Of those: the comparison alone takes seven."""
 LONGER: Final = 40
-"""Of one run in twelve: some things need time."""
+LONGER_EVERY: Final = 40
+"""Some things need time."""
 LONGEST: Final = (100, 200)
-"""Of one run in fifty: what nobody thought of needs more."""
-REST_EVERY: Final = 32
+LONGEST_EVERY: Final = 50
+"""What nobody thought of needs more."""
+REST_EVERY: Final = 40
 """One run in so many goes on until everything is at rest; that takes longer than the run."""
 
 
@@ -52,15 +54,17 @@ class Done:
 
 def script(seed: int) -> Script:
     """What a seed stands for."""
-    lot = number(seed, -3)
-    fails_over = number(seed, -4) % FAILS_OVER_EVERY == 0
+    lot = Choices((number(seed, -1),))
+    lot.step()
+    start = lot.pick(len(starts()))
+    rest = lot.pick(REST_EVERY) == 0
+    fails_over = lot.pick(FAILS_OVER_EVERY) == 0
     length = LONG if fails_over else STEPS
-    if lot % 50 == 0:
-        length = LONGEST[0] + lot // 50 % (LONGEST[1] - LONGEST[0] + 1)
-    elif lot % 12 == 0:
+    if lot.pick(LONGEST_EVERY) == 0:
+        length = LONGEST[0] + lot.pick(LONGEST[1] - LONGEST[0] + 1)
+    elif lot.pick(LONGER_EVERY) == 0:
         length = LONGER
-    rest = number(seed, -2) % REST_EVERY == 0
-    return Script(number(seed, -1) % len(starts()), tuple(numbers(seed, length + 1)), rest, fails_over)
+    return Script(start, tuple(numbers(seed, length + 1)), rest, fails_over)
 
 
 def run(wanted: Script, trace: Callable[[str], None] | None = None) -> Done:

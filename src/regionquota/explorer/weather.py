@@ -31,11 +31,12 @@ class Weather:
     def __init__(self, world: "World", *, calm: bool, fails_over: bool) -> None:
         self._world = world
         self._calm = calm
+        self.threatens = fails_over or not calm
         self._fails_over = fails_over
         self._cut: set[Region] = set()
         self._mail: list[_Mail] = []
         self._replicas: dict[Region, Replicas] = {}
-        self._distrusted: tuple[Region, str] | None = None
+        self.distrusted: tuple[Region, str] | None = None
 
     # -- what the world asks --
 
@@ -60,18 +61,15 @@ class Weather:
 
     def next_to_act(self) -> str | None:
         """Most steps after a failover are ones by one of the region's agents, until the database is trusted."""
-        if self._distrusted is None or self._world.choices.pick(4) == 0:
+        if self.distrusted is None or self._world.choices.pick(4) == 0:
             return None
-        region, agent = self._distrusted
+        region, agent = self.distrusted
         if self._world.checks.regions[region].trusted:
-            self._distrusted = None
+            self.distrusted = None
             return None
         return agent
 
     # -- what befalls it --
-
-    def is_due(self) -> bool:
-        return not (self._calm and not self._fails_over) and self._world.choices.pick(7) == 6
 
     def strike(self) -> None:
         world, choices = self._world, self._world.choices
@@ -110,7 +108,7 @@ class Weather:
         world.tell("etcd", f"ends the lease of {planner.name}")
         planner.resign()
         others = [name for name in world.cast if name.startswith("planner") and name != planner.name]
-        if others and world.choices.pick(4):
+        if others and world.choices.pick(8):
             other = world.process(others[0])
             assert isinstance(other, Planner)
             finish(other.coordinator.hold())
@@ -123,7 +121,7 @@ class Weather:
         known = world.checks.regions[region]
         known.failed_over()
         world.books[region].forgive(known.store.reservations, known.store.entries[known.entries :])
-        self._distrusted = region, f"{region}{world.choices.pick(2)}"
+        self.distrusted = region, f"{region}{world.choices.pick(2)}"
         world.tell(region, f"Postgres fails over, and lacks the last {lost} commits" if lost else "Postgres restarts")
 
     def _deliver(self, at: int) -> None:

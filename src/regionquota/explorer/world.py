@@ -6,13 +6,13 @@ Faults of the network and of processes are chosen where a process waits (`ports`
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from itertools import product
 from typing import Final
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import Allocation
 from regionquota.core.quota import Kind, QuotaKey, Region
-from regionquota.core.reservation import State
 from regionquota.explorer.book import Book
 from regionquota.explorer.callers import Caller, Sweeper
 from regionquota.explorer.checks import Checks
@@ -25,8 +25,8 @@ from regionquota.explorer.quotas import MONTH_ENDS
 from regionquota.explorer.weather import Weather
 from regionquota.ports import Fence, Stored
 
-_PASSES: Final = (0.0, 0.0, 0.1, 1.0)
-"""Seconds between two steps."""
+_PACE: Final = tuple(product((0.0, 0.0, 0.1, 1.0), (False,) * 6 + (True,)))
+"""Seconds between two steps, and whether the next may be one that befalls everybody."""
 _REMEMBERED: Final = 6
 """Revisions of a document that a stale read may still see."""
 
@@ -75,6 +75,7 @@ class Start:
     """What each database may be after a failover; the last lags behind the least."""
     past: Mapping[QuotaKey, Sequence[tuple[int, Allocation]]]
     """The last revisions of each document, which somebody may have read and not carried out yet."""
+    books: Mapping[Region, Book]
     checks: Checks
     version: int
     names: int
@@ -171,12 +172,12 @@ class World:
         if fence.create_revision < self._newest_fence:
             self.count(Fault.DEPOSED)
 
-    def wrote_as_leader(self, key: QuotaKey, fence: Fence | None, named: AbstractSet[Region]) -> None:
+    def wrote_as_leader(self, what: QuotaKey | Region, fence: Fence | None, named: AbstractSet[Region]) -> None:
         if fence is not None and fence.create_revision < self._newest_fence:
-            said = f"{key} was written under leadership {fence.create_revision}, the newest is {self._newest_fence}"
+            said = f"{what} was written under leadership {fence.create_revision}, the newest is {self._newest_fence}"
             raise Violation(Invariant.LEADER, said)
         if named:
-            raise Violation(Invariant.FROZEN, f"a round names {', '.join(sorted(named))} in {key}, read as frozen")
+            raise Violation(Invariant.FROZEN, f"a round names {', '.join(sorted(named))} in {what}, read as frozen")
 
     def history(self, key: QuotaKey) -> Sequence[tuple[int, Allocation]]:
         """Every revision of the document since the run began."""
@@ -193,7 +194,7 @@ class World:
         if store is None:
             store = self._stores[region] = self._start.stores[region].copy()
             self.checks.open(region, store)
-            self.books[region] = _book(store)
+            self.books[region] = self._start.books[region].copy()
             self._weather.replicate(store, self._start.replicas[region])
         return store
 
@@ -237,11 +238,14 @@ class World:
         if not choices.step():
             return False
         self.steps += 1
-        self.time += choices.one_of(_PASSES)
-        if self._weather.is_due():
-            self._weather.strike()
+        passes, stormy = choices.one_of(_PACE)
+        self.time += passes
+        weather = self._weather
+        if stormy and weather.threatens:
+            weather.strike()
         else:
-            self._go_on(self.process(self._weather.next_to_act() or choices.one_of(self.cast)))
+            who = (weather.distrusted and weather.next_to_act()) or choices.one_of(self.cast)
+            self._go_on(self._processes.get(who) or self.process(who))
         self.changed = self.check()
         return True
 
@@ -287,21 +291,24 @@ class World:
         checks, written = self.checks, self._written
         if written is None and self.etcd.revision == checks.revision:
             return False
+        changed = False
         if written is not None:
             self._written = None
-            region = checks.regions[written[0]]
-            turns, unknown, late = region.turns, region.unknown, region.late
-            checks.look_at_store(*written)
-            for _ in range(region.turns - turns):
-                self.count(Fault.ROLLOVER)
-            for _ in range(region.unknown - unknown):
-                self.count(Fault.UNKNOWN_EXECUTOR)
-            for _ in range(region.late - late):
-                self.did(Deed.LATE_RECEIPT)
+            changed = checks.look_at_store(*written)
+            if happened := checks.regions[written[0]].happened:
+                self._note(happened)
         if checks.look_at_etcd():
             self._remember()
             return True
-        return written is not None
+        return changed
+
+    def _note(self, happened: list[Fault | Deed]) -> None:
+        for one in happened:
+            if isinstance(one, Fault):
+                self.count(one)
+            else:
+                self.did(one)
+        happened.clear()
 
     def _remember(self) -> None:
         for _ in self.checks.joined:
@@ -328,11 +335,3 @@ class World:
     def state(self) -> int:
         """A digest of what is durable, but for times, names and revisions: those make all states different."""
         return self.checks.digest()
-
-
-def _book(store: MemoryRegionStore) -> Book:
-    known = store.reservations.values()
-    return Book(
-        holds={held.request_id: held.id for held in known},
-        before=frozenset(held.id for held in known if held.state is State.COMMITTED),
-    )
