@@ -7,7 +7,6 @@ import structlog
 from regionquota.core.allocation import Allocation, hand_over
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
-from regionquota.errors import EtcdUnavailable
 from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
 from regionquota.region.pages import pages
 from regionquota.region.steps import close
@@ -60,7 +59,7 @@ class Trust:
         """Whether the slice had to be lowered."""
         applied = await self._lower(stored, within)
         if applied is None:
-            return held.slice > 0
+            return stored.allocation is None and held.slice > 0
         if applied.counter.debt > held.counter.debt:
             # It has lost commits, or was evicted.
             _log.error(
@@ -69,7 +68,7 @@ class Trust:
         return applied.slice < held.slice
 
     async def _lower(self, stored: Stored, within: str) -> Holding | None:
-        """None: the quota has ended.
+        """None: the quota has ended, or the database has heard of something newer in this incarnation.
 
         What is to be given away is given from here, or not at all: an agent may be about to give away what it took
         out of the slice before the failover, of which this database may know nothing.
@@ -80,19 +79,16 @@ class Trust:
                 await close(stored, self._store, now, within=within)
                 return None
             applied = await self._store.apply(stored.key, stored.allocation, stored.revision, now, within=within)
-            if applied is not None and await self._hand_over(stored, stored.allocation, applied):
+            if applied is None or await self._hand_over(stored, stored.allocation, applied):
                 return applied
-            stored = await self._newer(stored)
+            stored = await self._read_again(stored.key)
 
-    async def _newer(self, stored: Stored) -> Stored:
-        """The document as it is by now. Somebody has heard of a newer one than `stored`: the database, or etcd."""
-        revision, allocation = await self._allocations.read(stored.key)
+    async def _read_again(self, key: QuotaKey) -> Stored:
+        revision, allocation = await self._allocations.read(key)
         if allocation is None:
             revision, documents = await self._allocations.list()
-            return next((one for one in documents if one.key == stored.key), Stored(stored.key, revision, None))
-        if revision <= stored.revision:
-            raise EtcdUnavailable(f"this database has heard of a later revision of {stored.key} than etcd has")
-        return Stored(stored.key, revision, allocation)
+            return next((one for one in documents if one.key == key), Stored(key, revision, None))
+        return Stored(key, revision, allocation)
 
     async def _hand_over(self, stored: Stored, allocation: Allocation, held: Holding) -> bool:
         """Whether nobody else can, any more, as of that revision."""

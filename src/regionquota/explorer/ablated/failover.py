@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from regionquota.adapters.memory import region_store
 from regionquota.adapters.memory.region_store import MemoryRegionStore
+from regionquota.core import slice as slices
 from regionquota.core.commands import Command, Outcome
 from regionquota.core.slice import apply
 from regionquota.ports import Incarnation
@@ -62,7 +62,7 @@ ABLATED: Final[Sequence[tuple[str, str, tuple[Any, str, Any]]]] = (
     (
         "taken-away-in-use",
         "the comparison takes away what is not owned even if it is in use",
-        (region_store, "apply_strictly", apply),
+        (slices, "apply_strictly", apply),
     ),
     (
         "hand-over-of-before",
