@@ -78,6 +78,9 @@ class Work:
             self.at = waits.name
         except StopIteration as done:
             self.at, self.result = None, done.value
-        except (Unavailable, InvalidRequest, StaleVersion) as error:
+        except Unavailable as error:
             self.at, self.error = None, error
             self._tell(self._who, f"gives up for now: {error}")
+        except (InvalidRequest, StaleVersion) as error:
+            self.at, self.error = None, error
+            self._tell(self._who, f"is refused: {error}")

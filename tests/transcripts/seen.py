@@ -1,6 +1,6 @@
 """What changes in etcd and in the regions' databases, in words: nobody has to claim it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
@@ -14,10 +14,11 @@ from regionquota.ports import RegionRecord, RegionStatus
 
 @dataclass(frozen=True)
 class Database:
-    """`trusted`: it was compared with etcd in this life of it."""
+    """`trusted`: it was compared with etcd in this life of it. `lost`: no server of the region lives."""
 
     held: Holding | None
     trusted: bool
+    lost: bool
     evictions: int
     history: str
 
@@ -28,7 +29,7 @@ class Database:
     @property
     def usable(self) -> int:
         """What could be admitted."""
-        return self.slice if self.trusted else 0
+        return self.slice if self.trusted and not self.lost else 0
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,9 @@ class Picture:
     databases: Mapping[Region, Database]
 
 
-def picture(key: QuotaKey, etcd: MemoryCoordination, stores: Mapping[Region, MemoryRegionStore]) -> Picture:
+def picture(
+    key: QuotaKey, etcd: MemoryCoordination, stores: Mapping[Region, MemoryRegionStore], lost: Collection[Region]
+) -> Picture:
     stored = etcd._allocations.get(key)
     return Picture(
         0 if stored is None else stored.revision,
@@ -49,15 +52,16 @@ def picture(key: QuotaKey, etcd: MemoryCoordination, stores: Mapping[Region, Mem
         etcd.history[1],
         None if etcd._leader is None else etcd._leader.value,
         {name: known.record for name, known in etcd._regions.items()},
-        {name: _database(key, store) for name, store in stores.items()},
+        {name: _database(key, store, lost=name in lost) for name, store in stores.items()},
     )
 
 
-def _database(key: QuotaKey, store: MemoryRegionStore) -> Database:
+def _database(key: QuotaKey, store: MemoryRegionStore, *, lost: bool) -> Database:
     stands = store.stands
     return Database(
         store.held.get(key),
         store.life == store.trusted,
+        lost,
         0 if stands is None else stands.evictions,
         "" if stands is None else stands.history,
     )
@@ -116,7 +120,7 @@ def _of_document(before: Allocation | None, after: Allocation) -> str:
         parts.append(f"retired {before.retired_units} -> {after.retired_units}")
     parts += requests([move for move in after.moves if move not in before.moves])
     if before.moves and not after.moves:
-        parts.append("no move is asked for any more")
+        parts.append("no moves left")
     return "; ".join(parts) or "the document is written as it was"
 
 
@@ -133,11 +137,11 @@ def _of_database(name: Region, before: Database, after: Database) -> Iterator[st
         yield f'Postgres of {name}: its slices belong to history "{after.history}" now'
     if after.evictions != before.evictions:
         yield f"Postgres of {name}: it was evicted, nothing is admitted until its slices were compared with etcd"
+    if after.held is not None and before.held is not None and after.held.epoch > before.held.epoch:
+        yield f"Postgres of {name}: a new period begins, nothing is used in it"
     if after.slice != before.slice:
         verb = "lowered" if after.slice < before.slice else "raised"
         yield f"Postgres of {name}: slice {verb} from {before.slice} to {after.slice}{_owed(before.held, after.held)}"
-    if after.held is not None and before.held is not None and after.held.epoch > before.held.epoch:
-        yield f"Postgres of {name}: a new period begins, nothing is used in it"
     if after.trusted and not before.trusted:
         yield f"Postgres of {name}: compared with etcd, it admits again"
 

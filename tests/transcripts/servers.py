@@ -31,9 +31,9 @@ PLANNING: Final = Policy(pool_share=0.1, growth_rounds=0.0, variance=0.0)
 class Clock:
     """`skew` is how many seconds it is ahead of the stage's."""
 
-    def __init__(self, stage: "Stage") -> None:
+    def __init__(self, stage: "Stage", skew: float = 0.0) -> None:
         self._stage = stage
-        self.skew = 0.0
+        self.skew = skew
 
     def now(self) -> float:
         return self._stage.time + self.skew

@@ -44,6 +44,7 @@ class Stage:
         self.coordinators: list[Planner] = []
         self.cut_off: set[Region] = set()
         self.asleep: set[str] = set()
+        self.lost: set[Region] = set()
         self.is_credible = True
         self._before = 0
         self._versions = 0
@@ -87,12 +88,23 @@ class Stage:
 
     def start(self, region: Region) -> Agent:
         """A new process of the region's server."""
-        agent = self.agents[region] = self.process(region, f"agent {region}")
+        agent = self.agents[region] = self.another_process(region, f"agent {region}")
+        self.lost.discard(region)
+        return agent
+
+    def another_process(self, region: Region, name: str) -> Agent:
+        agent = Agent(self, region, name, self.clocks[region])
         agent.look_at_history()
         return agent
 
-    def process(self, region: Region, name: str) -> Agent:
-        return Agent(self, region, name, self.clocks[region])
+    def clock_of(self, skew: float) -> Clock:
+        """A clock that is so many seconds ahead."""
+        return Clock(self, skew)
+
+    def claim(self, region: Region, wanted: int) -> tuple[int, bool]:
+        """How much it got, and whether its slice is raised."""
+        got, step = self.agents[region].claim(wanted).finish().result
+        return got, step.settled
 
     def attend(self, *regions: Region) -> None:
         """Signs of life and reports of those, or of all; nothing is told of it."""
@@ -141,6 +153,15 @@ class Stage:
         """What its Postgres holds."""
         return self.picture().databases[region].slice
 
+    def debt(self, region: Region) -> int:
+        held = self.picture().databases[region].held
+        assert held is not None
+        return held.counter.debt
+
+    def admissible(self) -> int:
+        """What all regions together can admit."""
+        return sum(one.usable for one in self.picture().databases.values())
+
     def owned(self, region: Region) -> int:
         """As etcd says."""
         document = self.picture().document
@@ -148,7 +169,7 @@ class Stage:
         return document.slice_of(region)
 
     def picture(self) -> Picture:
-        return picture(self.key, self.etcd, self.stores)
+        return picture(self.key, self.etcd, self.stores, self.lost)
 
     # What looks on.
 
@@ -205,6 +226,12 @@ class Stage:
 
     # Faults.
 
+    def lose(self, region: Region) -> None:
+        """All its servers; what its database holds stays there."""
+        del self.agents[region]
+        self.lost.add(region)
+        self.tell("", f"all servers of {region} are gone")
+
     def cut(self, region: Region) -> None:
         self.cut_off.add(region)
         self.tell("network", f"{region} is cut off from etcd")
@@ -220,7 +247,9 @@ class Stage:
         for field in fields(store):
             setattr(store, field.name, getattr(replica, field.name))
         store.life = life + 1
+        self.tell("", f"the Postgres of {region} is lost, its replica is promoted")
 
     def restore_etcd(self, snapshot: MemoryCoordination) -> None:
-        self.etcd.__dict__.update(snapshot.__dict__)
+        self.etcd.__dict__.update(snapshot.copy(self.clock).__dict__)
         self.is_credible = False
+        self.tell("", "etcd is restored from the snapshot")

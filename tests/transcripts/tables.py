@@ -6,7 +6,8 @@ from typing import Final
 from tests.transcripts.seen import Database, Picture, requests
 
 from regionquota.core.allocation import Allocation
-from regionquota.core.quota import Region
+from regionquota.core.periods import start_of
+from regionquota.core.quota import Kind, Region
 from regionquota.core.slice import Holding
 from regionquota.ports import RegionRecord, RegionStatus
 
@@ -26,7 +27,9 @@ def table(now: Picture, cut_off: Sequence[Region]) -> list[str]:
     total = sum(one.usable for one in now.databases.values())
     verdict = "within" if total <= document.limit else "still above"
     owned = sum(document.slices.values())
-    lines.append(f"{'all':<8}{owned:>{_WIDTH}}{total:>{_WIDTH}}    {verdict} the limit of {document.limit}")
+    lines.append(
+        f"{'all':<8}{owned:>{_WIDTH}}{total:>{_WIDTH}}    can be admitted, {verdict} the limit of {document.limit}"
+    )
     return lines
 
 
@@ -51,6 +54,11 @@ def _row(owned: int, held: Holding | None) -> str:
 
 
 def _remarks(record: RegionRecord | None, database: Database, *, is_cut_off: bool) -> Iterator[str]:
+    held = database.held
+    if held is not None and held.kind is Kind.CONSUMABLE:
+        yield f"in {start_of(held.epoch, held.policy.calendar):%B}"
+    if database.lost:
+        yield "lost"
     if is_cut_off:
         yield "cut off"
     if record is not None and record.frozen is not None:
@@ -58,4 +66,4 @@ def _remarks(record: RegionRecord | None, database: Database, *, is_cut_off: boo
     if record is not None and record.status is RegionStatus.EVICTED:
         yield "evicted"
     if not database.trusted:
-        yield "admits nothing"
+        yield "admits nothing yet"
