@@ -101,7 +101,7 @@ def _of_record(before: RegionRecord | None, after: RegionRecord) -> Iterator[str
         yield f"etcd: {name} is {after.status} again"
     if after.frozen is not None and before.frozen is None:
         yield f"etcd: {name} is frozen, {after.frozen.why}: no move names it, what it owns stays counted"
-    elif after.frozen is None and before.frozen is not None:
+    elif after.frozen is None and before.frozen is not None and after.status is not RegionStatus.EVICTED:
         yield f"etcd: {name} is thawed, it has caught up"
 
 

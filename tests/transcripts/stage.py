@@ -3,13 +3,13 @@
 After every call of every process it is looked at what has changed (which the page tells) and that the promise holds.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from typing import Any, Final
 
 from tests.core.builders import NOON, QUOTA
 from tests.core.builders import finish as finish_now
-from tests.transcripts.gates import Gate, Work
+from tests.transcripts.operators import Operator
 from tests.transcripts.page import Page
 from tests.transcripts.seen import Picture, differences, picture
 from tests.transcripts.servers import Agent, Clock, Planner
@@ -18,11 +18,9 @@ from tests.transcripts.tables import table
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.histories import MemoryHistoryStore
 from regionquota.adapters.memory.region_store import MemoryRegionStore
-from regionquota.core.allocation import LimitSource, VersionedLimit
 from regionquota.core.commands import Adjust, Commit, Denied, Granted, Reserve
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.errors import Unavailable
-from regionquota.limits import put_limit
 
 TTL_S: Final = 86_400
 
@@ -47,7 +45,7 @@ class Stage:
         self.lost: set[Region] = set()
         self.is_credible = True
         self._before = 0
-        self._versions = 0
+        self.operator = Operator(self)
         self._requests = 0
         self._is_silent = False
 
@@ -75,7 +73,7 @@ class Stage:
         self._is_silent = True
         for region in slices:
             self.add_region(region)
-        self.set_limit(limit)
+        self.operator.set_limit(limit)
         for region, size in slices.items():
             self.agents[region].claim(size).finish()
         self.attend()
@@ -118,19 +116,6 @@ class Stage:
         self.coordinators.append(planner)
         return planner
 
-    def set_limit(self, limit: int) -> None:
-        self._versions += 1
-        etcd = Gate("operator", self.etcd, self)
-        word = VersionedLimit(limit, self._versions)
-        self.operate(put_limit(etcd, self.key, self.kind, LimitSource.PLAN, word))
-
-    def operate(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What an operator's command does, to its end."""
-        return Work("operator", work, self.tell).finish().result
-
-    def reach(self, port: Any, who: str = "operator") -> Any:
-        return Gate(who, port, self)
-
     def use(self, region: Region, amount: int) -> bool:
         """A caller reserves and commits. Whether it was admitted."""
         return self._call(region, amount, "uses", commit=True) is not None
@@ -161,6 +146,12 @@ class Stage:
     def admissible(self) -> int:
         """What all regions together can admit."""
         return sum(one.usable for one in self.picture().databases.values())
+
+    def retired(self) -> int:
+        """What counts as spent by evicted regions."""
+        document = self.picture().document
+        assert document is not None
+        return document.retired_units
 
     def owned(self, region: Region) -> int:
         """As etcd says."""

@@ -17,7 +17,7 @@ def test_limit_cut_during_a_partition(tell: Tell) -> None:
         coordinator.round()
         stage.show()
 
-        stage.set_limit(60)
+        stage.operator.set_limit(60)
         coordinator.round()
         stage.agents["us"].synchronise().finish()
         assert not stage.use("us", 1)
