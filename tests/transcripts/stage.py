@@ -69,7 +69,7 @@ class Stage:
         self.page.table(table(self.picture(), sorted(self.cut_off)))
 
     def open(self, limit: int, **slices: int) -> None:
-        """Where most stories begin: regions that own and hold `slices`, told in one table and no further."""
+        """Where stories begin: regions that own and hold `slices`. Nothing is told of how they came by them."""
         self._is_silent = True
         for region in slices:
             self.add_region(region)
@@ -101,11 +101,14 @@ class Stage:
 
     def claim(self, region: Region, wanted: int) -> tuple[int, bool]:
         """How much it got, and whether its slice is raised."""
-        got, step = self.agents[region].claim(wanted).finish().result
+        agent = self.agents[region]
+        got, step = agent.claim(wanted).finish().result
+        if not got:
+            self.tell(agent.name, "would claim, but there is nothing in the pool")
         return got, step.settled
 
     def attend(self, *regions: Region) -> None:
-        """Signs of life and reports of those, or of all; nothing is told of it."""
+        """Signs of life and reports of those, or of all; only what it changes is told."""
         for region in regions or self.agents:
             if region not in self.cut_off and self.agents[region].name not in self.asleep:
                 self.agents[region].attend()

@@ -36,7 +36,7 @@ def test_eviction_and_return(tell: Tell) -> None:
         us.compare()
         assert not stage.use("us", 1)
         us.look_at_history()
-        assert "us" in stage.etcd.statements
+        assert [20] == [word.in_use for word in stage.etcd.statements["us"].stated]
         stage.tell("agent us", "states what it has in use: 20")
         stage.show()
         assert (0, 20) == (stage.slice("us"), stage.debt("us"))

@@ -26,7 +26,7 @@ def test_partition_during_a_transfer(tell: Tell) -> None:
         assert 30 == stage.slice("us"), "what eu has given up is nobody's yet"
 
         stage.tell("", "eu goes on alone, with exactly its slice:")
-        assert stage.use("eu", 5)
+        assert stage.hold("eu", 5)
         assert not stage.use("eu", 1)
         stage.pass_time(20)
         assert not stage.use("us", 30)
