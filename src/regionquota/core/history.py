@@ -38,6 +38,15 @@ class History:
         return f"etcd's history {self.name} {begun} by {self.by}: {self.why}"
 
 
+def why_ended(found: History | None) -> str:
+    """For people: why nothing is written by those who are bound to another history than the one `found` in etcd."""
+    if found is None:
+        return "etcd has lost its history: nothing moves until regionquota region recover"
+    if found.trouble:
+        return f"{found.trouble}; nothing moves until it was recovered (regionquota region recover)"
+    return f"etcd was recovered, its history is {found.name} now: what was read before is not written any more"
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """Under which history a region's slices are what they are, and how many evictions of it they have obeyed.

@@ -7,7 +7,7 @@ from etcd3aio.kv import KVService
 
 from regionquota.adapters.etcd.gateway import Entry
 from regionquota.adapters.etcd.history_codec import decode_history, encode_history
-from regionquota.core.history import Bond, History
+from regionquota.core.history import Bond, History, why_ended
 from regionquota.errors import EtcdUnavailable, HistoryEnded
 
 EVICTED: Final = "this region is evicted: it changes no allocation until it was readmitted (regionquota region readmit)"
@@ -44,7 +44,7 @@ class Binding:
         if wanted is None and history is not None and not history.trouble:
             self.is_new = True  # the very first has just begun: as if somebody else had changed the document
             return
-        raise HistoryEnded(_say(history))
+        raise HistoryEnded(why_ended(history))
 
     def compare(self) -> Compare:
         """To be part of every write. Raises `EtcdUnavailable` where nothing is to be written."""
@@ -64,11 +64,3 @@ class Binding:
         if self._bond.standing is None:
             raise EtcdUnavailable("this process has not learnt yet which history of etcd it works in")
         return encode_history(History(self._bond.standing.history))
-
-
-def _say(history: History | None) -> str:
-    if history is None:
-        return "etcd has lost its history: nothing moves until regionquota region recover"
-    if history.trouble:
-        return f"{history.trouble}; nothing moves until it was recovered (regionquota region recover)"
-    return f"etcd was recovered, its history is {history.name} now: what was read before is not written any more"

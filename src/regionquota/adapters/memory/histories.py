@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.core.allocation import Allocation
-from regionquota.core.history import Bond, History, Sight
+from regionquota.core.history import Bond, History, Sight, why_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.recovery import Statement
 from regionquota.errors import EtcdUnavailable, HistoryEnded, WentBackwards
@@ -63,7 +63,7 @@ class BoundAllocations:
                 raise EtcdUnavailable("this process has not learnt yet which history of etcd it works in")
             wanted = History(self._bond.standing.history)
         if self._etcd.history[1] != wanted:
-            raise HistoryEnded(f"the history is {self._etcd.history[1]}, not {wanted}")
+            raise HistoryEnded(why_ended(self._etcd.history[1]))
 
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         self._check()
