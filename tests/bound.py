@@ -53,7 +53,7 @@ class Process:
         self.follower = Follower(
             me, self.allocations, self.store, clock, relist_interval_s=60.0, on_backwards=self.bond.seen.contradict
         )
-        self.trust = Trust(me, self.allocations, self.store, clock)
+        self.trust = Trust(me, self.allocations, self.store, clock, lambda: self.bond.is_evicted)
 
     def end(self) -> None:
         self.ended = True

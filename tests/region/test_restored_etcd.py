@@ -3,14 +3,15 @@
 import pytest
 from tests.bound import Process
 from tests.clocks import Clock
-from tests.core.builders import NOON, OTHER, QUOTA, allocation, move
+from tests.core.builders import NOON, OTHER, QUOTA, allocation, move, reservation_name, reserve
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.histories import BoundAllocations, MemoryHistoryStore
 from regionquota.adapters.memory.region_store import MemoryRegionStore
+from regionquota.core.commands import Commit, Settled
 from regionquota.core.history import Bond, History, Phase
 from regionquota.core.quota import QuotaKey
-from regionquota.errors import UnreadableDocument, WentBackwards
+from regionquota.errors import HistoryEnded, NotTrusted, UnreadableDocument, WentBackwards
 from regionquota.ports import Stored
 from regionquota.recovery import await_statements, begin_recovery, end_recovery, rebuild_documents
 
@@ -117,3 +118,23 @@ async def test_a_server_that_knows_what_was_seen_looks_through_no_counters(
     """It looks at its standing every other second."""
     monkeypatch.setattr(MemoryRegionStore, "recall", None)
     await world.process.watch.step()
+
+
+async def test_a_region_that_a_recovery_has_forgotten_admits_nothing_once_it_sees_etcd(world: World) -> None:
+    """It joined after the snapshot was taken, and was out of reach: what it holds, others may own by now."""
+    await world.store.transact([reserve(10, name=reservation_name(1))], NOON)
+    await world.restore(0)
+    histories = MemoryHistoryStore(world.etcd)
+    history = await begin_recovery(histories, "a test", NOON, anyway=True)
+    await end_recovery(histories, world.etcd, history, {})
+    await world.process.watch.step()
+    assert world.process.ended
+    again = Process(world.etcd, world.store, world.clock)
+    await again.watch.step()
+    with pytest.raises(NotTrusted):
+        await world.store.transact([reserve(1, name=reservation_name(2))], NOON)
+    with pytest.raises(HistoryEnded):
+        await again.trust.step()
+    (settled,) = await world.store.transact([Commit(reservation_name(1), 10)], NOON)  # what is held is settled
+    assert isinstance(settled, Settled)
+    assert not again.ended  # it begins anew once, not for ever

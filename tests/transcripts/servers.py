@@ -55,7 +55,7 @@ class Agent:
         self.follower = Follower(
             region, self.etcd, self.store, clock, relist_interval_s=60.0, on_backwards=self.bond.seen.contradict
         )
-        self.trust = Trust(region, self.etcd, self.store, clock)
+        self.trust = Trust(region, self.etcd, self.store, clock, lambda: self.bond.is_evicted)
         self.meter = DemandMeter(clock.now())
         self.attendance = Attendance(
             region, name, "", directory, self.store, self.follower, self.meter, clock, ttl_s=LEASE_S

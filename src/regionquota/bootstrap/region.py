@@ -191,7 +191,7 @@ async def _running(
     bounds = Bounds(service_config.default_ttl_s, service_config.max_ttl_s, service_config.max_requests_per_batch)
     api = RegionApi(me, service, bounds)
     quotas = QuotaApi(me, service, follower, clock)
-    trust = Trust(me, etcd.allocations, store, clock)
+    trust = Trust(me, etcd.allocations, store, clock, watch.is_evicted)
     reconciler = reconciler_of(config, telemetry, store, cases, service, follower, clock)
     _show_units(telemetry, me, attendance, follower, clock)
     app = application(

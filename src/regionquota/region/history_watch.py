@@ -48,6 +48,10 @@ class HistoryWatch:
         self._stated: tuple[Standing, float] | None = None
         self.trouble: str | None = None
 
+    def is_evicted(self) -> bool:
+        """As was known when this process was bound."""
+        return self._bond.is_evicted
+
     async def step(self) -> None:
         """Idempotent; any number of servers of a region may do it at once. Raises `Unavailable`."""
         standing = await self._recall()
@@ -68,6 +72,8 @@ class HistoryWatch:
             standing = await self._recall()
         self._bind_to(standing, wanted, is_evicted=_is_evicted(record))
         self._say(history, standing)
+        if standing is not None and history.phase is Phase.RUNNING and history.name != standing.history:
+            await self._stop_admission(standing)
         if standing is not None and _has_to_state(history, record, standing):
             await self._state(standing, history.phase)
         await self._remember(history)
@@ -107,6 +113,13 @@ class HistoryWatch:
         elif trouble is None and self.trouble is not None:
             _log.info("headroom moves again", region=self._me)
         self.trouble = trouble
+
+    async def _stop_admission(self, standing: Standing) -> None:
+        """The history that runs was rebuilt without us: what we hold, others may own by now."""
+        if (await self._store.incarnation()).is_trusted:
+            await self._standings.adopt(standing, standing, distrust=True)
+            _log.error("nothing is admitted until this region is evicted, or recovered", region=self._me)
+            self._on_ended()  # every connection has to learn of it
 
     async def _state(self, standing: Standing, phase: Phase) -> None:
         """Say what is held, once the slices cannot grow any more under a former standing.

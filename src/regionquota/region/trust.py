@@ -1,6 +1,6 @@
 """Compares a database that may have lost commits with etcd, before anything is admitted in it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -15,13 +15,24 @@ _log = structlog.get_logger(__name__)
 
 
 class Trust:
-    """Any number of processes may do it at once, and be stopped anywhere: only the last step lets anybody in."""
+    """Any number of processes may do it at once, and be stopped anywhere: only the last step lets anybody in.
 
-    def __init__(self, me: Region, allocations: AllocationStore, store: RegionStore, clock: Clock) -> None:
+    A region that `is_evicted` holds nothing afterwards, so whatever others give away of it is not held here.
+    """
+
+    def __init__(
+        self,
+        me: Region,
+        allocations: AllocationStore,
+        store: RegionStore,
+        clock: Clock,
+        is_evicted: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._me = me
         self._allocations = allocations
         self._store = store
         self._clock = clock
+        self._is_evicted = is_evicted
         self._said = ""
 
     async def step(self) -> None:
@@ -92,7 +103,7 @@ class Trust:
 
     async def _hand_over(self, stored: Stored, allocation: Allocation, held: Holding) -> bool:
         """Whether nobody else can, any more, as of that revision."""
-        if not allocation.moves_from(self._me):
+        if not allocation.moves_from(self._me) or self._is_evicted():
             return True
         changed = hand_over(allocation, self._me, held.slice, held.epoch)
         return await self._allocations.swap(stored.key, stored.revision, changed) is not None
