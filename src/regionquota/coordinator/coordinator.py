@@ -3,27 +3,32 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
 
 from regionquota.coordinator.liveness import Liveness, update
 from regionquota.coordinator.rounds import Round, run_round
+from regionquota.coordinator.urgent import Cries
+from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Policy
-from regionquota.loops import forever, stop
-from regionquota.ports import AllocationStore, Clock, Directory, Fence, Session
+from regionquota.loops import RETRY_PAUSE_S, forever, stop
+from regionquota.ports import AllocationStore, Clock, Directory, Fence, RegionRecord, Session
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Tempo:
-    """Seconds. `freeze_after` is grace beyond the signs of life's own lease."""
+    """Seconds. `freeze_after` is grace beyond the signs of life's own lease; `urgent_pause` lies between two plans of
+    what regions cry for.
+    """
 
     interval: float
     leader_ttl: int
     freeze_after: float
+    urgent_pause: float = 0.3
 
 
 class Coordinator:
@@ -39,6 +44,7 @@ class Coordinator:
         tempo: Tempo,
         *,
         on_round: Callable[[Round, int], None] = lambda _round, _frozen: None,
+        cries: Cries | None = None,
     ) -> None:
         self._name = name
         self._allocations = allocations
@@ -47,6 +53,8 @@ class Coordinator:
         self._policy = policy
         self._tempo = tempo
         self._on_round = on_round
+        self._cries = cries
+        self._records: Mapping[Region, RegionRecord] = {}
         self._liveness = Liveness(tempo.freeze_after)
         self._session: Session | None = None
         self._fence: Fence | None = None
@@ -68,6 +76,11 @@ class Coordinator:
             asyncio.create_task(forever("hold the leadership", self.hold, self._tempo.leader_ttl / 3)),
             asyncio.create_task(forever("plan", self.plan, self._tempo.interval)),
         ]
+        if self._cries is not None:
+            self._tasks += [
+                asyncio.create_task(forever("hear who runs short", self._cries.listen, RETRY_PAUSE_S)),
+                asyncio.create_task(forever("serve who runs short", self.serve, self._tempo.urgent_pause)),
+            ]
 
     async def stop(self) -> None:
         """Resign, so that another takes over at once."""
@@ -89,6 +102,26 @@ class Coordinator:
             _log.info("leading" if fence else "standing by", coordinator=self._name)
         self._fence, self._kept_at = fence, began
 
+    async def serve(self) -> None:
+        """Plan what is cried for, if this process leads."""
+        assert self._cries is not None
+        urgent = await self._cries.take()
+        fence = self._fence
+        if fence is None or not self.is_leader or not self._records:
+            return
+        done = await run_round(
+            self._records,
+            self._allocations,
+            self._directory,
+            fence,
+            self._policy,
+            round_s=self._tempo.interval,
+            now=self._clock.now(),
+            new_id=lambda: secrets.token_hex(6),
+            urgent=urgent,
+        )
+        self._on_round(done, sum(record.frozen is not None for record in self._records.values()))
+
     async def plan(self) -> None:
         """One round, if this process leads."""
         fence = self._fence
@@ -96,6 +129,7 @@ class Coordinator:
             return
         now = self._clock.now()
         records, changed = await update(self._liveness, self._directory, fence, now)
+        self._records = records
         for record in changed:
             _log.warning("region frozen" if record.frozen else "region thawed", region=record.name)
         done = await run_round(

@@ -35,10 +35,16 @@ async def run_round(
     round_s: float,
     now: float,
     new_id: Callable[[], str],
+    urgent: Mapping[QuotaKey, Mapping[Region, Need]] | None = None,
 ) -> Round:
+    """`urgent`: only these quotas, by what their regions have just said; of other regions by their last report."""
     states = {name: _state(record) for name, record in records.items()}
     demand = needs(await directory.demand())
-    _, documents = await allocations.list()
+    if urgent is None:
+        _, documents = await allocations.list()
+    else:
+        demand = {key: {**demand.get(key, _NOBODY), **said} for key, said in urgent.items()}
+        documents = [Stored(key, *await allocations.read(key)) for key in urgent]
     granted, lost = 0, 0
     moves: list[tuple[QuotaKey, Move]] = []
     failed: list[tuple[QuotaKey, str]] = []

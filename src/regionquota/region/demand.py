@@ -95,6 +95,10 @@ class DemandMeter:
         tallies, self._tallies, self.since = self._tallies, {}, now
         return Tallied(tallies, seconds)
 
+    def so_far(self, now: float) -> Tallied:
+        """What was counted until now; goes on counting."""
+        return Tallied(dict(self._tallies), max(now - self.since, 0.0))
+
     def _tally(self, key: QuotaKey) -> _Tally:
         tally = self._tallies.get(key)
         if tally is None:

@@ -8,6 +8,7 @@ from typing import Final
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.coordinator.rounds import Round
+from regionquota.coordinator.urgent import Cries
 from regionquota.core.allocation import LimitSource, VersionedLimit
 from regionquota.core.commands import Charge, Command, Granted, Outcome
 from regionquota.core.quota import GLOBAL_SCOPE, Kind, QuotaKey, Region
@@ -24,6 +25,7 @@ from regionquota.region.room import Room
 from regionquota.region.service import Asked, RegionService
 from regionquota.region.steps import Step
 from regionquota.region.sweeper import SweepOnDemand
+from regionquota.region.urgency import Urgency
 from regionquota.regions import set_weight
 from regionquota.simulator import rivals
 from regionquota.simulator.demand import Request, Workload
@@ -83,10 +85,14 @@ class Deployment:
         attendance = Attendance(
             name, name, "", etcd, store, follower, meter, clock, ttl_s=max(1, round(settings.liveness_ttl_s * pace))
         )
+        urgency = Urgency(
+            name, name, etcd, store, meter, clock, attendance.session, pause_s=settings.urgent_pause_s * pace
+        )
         claims = Claims(
             name, etcd, store, follower, clock,
             share=settings.claim_share, join_timeout_s=settings.timeout_s * pace,
             allowed=attendance.may_claim if self.fast_paths else lambda: False, on_claim=self._count_claim,
+            on_empty=urgency.run_short if self.fast_paths else lambda _: None,
         )  # fmt: skip
 
         async def submit(command: Command, _bucket: int) -> Outcome:
@@ -106,13 +112,13 @@ class Deployment:
             report=settings.report_interval_s * pace,
             settle=settings.settle_interval_s * pace,
         )
-        return RegionServer(name, link, store, service, Agent(follower, claims, attendance, tempo))
+        return RegionServer(name, link, store, service, Agent(follower, claims, attendance, tempo, urgency))
 
     def _coordinator(self) -> Coordinator:
         settings, pace = self.settings, self.pace
         etcd = FarEtcd(self.etcd, self.coordinator_link)
-        tempo = Tempo(settings.interval_s * pace, max(1, round(settings.leader_ttl_s * pace)), 0.0)
-        return Coordinator("one", etcd, etcd, self.clock, settings.policy, tempo, on_round=self._count_round)
+        tempo = Tempo(settings.interval_s * pace, max(1, round(settings.leader_ttl_s * pace)), 0.0, settings.urgent_pause_s * pace)
+        return Coordinator("one", etcd, etcd, self.clock, settings.policy, tempo, on_round=self._count_round, cries=Cries(etcd) if self.fast_paths else None)
 
     async def play(self, on_bin: Callable[[int], None] = lambda _: None) -> rivals.Outcome:
         await put_limit(

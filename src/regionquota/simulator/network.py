@@ -12,6 +12,7 @@ from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import Fence, Presence, RegionRecord, Session, Stored, StoredRegion, Suspension
+from regionquota.urgency_ports import Cry
 
 T = TypeVar("T")
 
@@ -119,6 +120,17 @@ class FarEtcd:
 
     async def demand(self) -> Sequence[tuple[Region, Demand]]:
         return await self._link.call(self._etcd.demand)
+
+    async def cry(self, session: Session, cry: Cry) -> None:
+        await self._link.write(self._etcd.cry, _near(session), cry)
+
+    async def cries(self) -> AsyncGenerator[Sequence[Cry], None]:
+        async with aclosing(self._etcd.cries()) as cries:
+            async for heard in cries:
+                if self._link.is_cut:
+                    raise EtcdUnavailable("cut off")
+                await asyncio.sleep(self._link.round_trip_s / 2)
+                yield heard
 
     async def lead(self, session: Session, name: str) -> Fence | None:
         return await self._link.call(self._etcd.lead, _near(session), name)

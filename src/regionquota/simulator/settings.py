@@ -20,6 +20,7 @@ class Settings:
     timeout_s: float
     claim_share: float
     low_water: float
+    urgent_pause_s: float
     policy: Policy
 
 
@@ -52,5 +53,6 @@ def settings_of(part: CoordinatorPart) -> Settings:
         timeout_s=EtcdConfig(endpoints=("simulated:0",)).timeout_s,
         claim_share=chosen(part.claim_share, agent.claim_share),
         low_water=chosen(part.low_water, agent.low_water),
+        urgent_pause_s=0.3,
         policy=policy,
     )
