@@ -11,6 +11,7 @@ from regionquota.core.demand import Need, needs
 from regionquota.core.eviction import evict, release_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
+from regionquota.core.relief import relieve
 from regionquota.ports import AllocationStore, Directory, Fence, RegionRecord, RegionStatus, Stored
 
 
@@ -54,7 +55,11 @@ async def run_round(
         before = stored.allocation
         try:
             settled = _without_evicted(before, records, now)
-            wanted = plan(settled, demand.get(stored.key, _NOBODY), states, policy, round_s)
+            if urgent is None:
+                wanted = plan(settled, demand.get(stored.key, _NOBODY), states, policy, round_s)
+            else:
+                smallest = max(1, int(before.limit * policy.smallest_move_share))
+                wanted = relieve(settled, demand[stored.key], urgent[stored.key].keys(), states, smallest)
             changed = _carry_into(settled, wanted, now, new_id)
         except Exception as error:  # noqa: BLE001 - one quota that cannot be planned must not stop the others
             failed.append((stored.key, repr(error)))

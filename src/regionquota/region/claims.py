@@ -39,7 +39,7 @@ class Claims:
         join_timeout_s: float,
         allowed: Callable[[], bool],
         on_claim: Callable[[int], None] = lambda _: None,
-        on_empty: Callable[[QuotaKey], None] = lambda _: None,
+        on_empty: Callable[[QuotaKey, int], None] = lambda _key, _available: None,
     ) -> None:
         self._me = me
         self._allocations = allocations
@@ -56,12 +56,12 @@ class Claims:
         self._joining: dict[QuotaKey, asyncio.Task[Holding | None]] = {}
         self._unknown_until: dict[QuotaKey, float] = {}
 
-    def run_short(self, key: QuotaKey, units: int) -> None:
+    def run_short(self, key: QuotaKey, units: int, available: int = 0) -> None:
         """Ask for `units` more of `key` in the background, if the pool may have any."""
         if not self._allowed():
             return
         if self._pool_of(key) <= 0:
-            self._on_empty(key)
+            self._on_empty(key, available)
             return
         self._short[key] = min(MAX_AMOUNT, self._short.get(key, 0) + units)
         self._wake.set()

@@ -65,6 +65,7 @@ class DemandMeter:
     since: float
     _tallies: dict[QuotaKey, _Tally] = field(default_factory=dict)
     _touched: dict[QuotaKey, None] = field(default_factory=dict)
+    _before: "Tallied | None" = None
 
     def touch(self, key: QuotaKey) -> None:
         """Something about the holding changed, such as its slice."""
@@ -93,7 +94,20 @@ class DemandMeter:
         """What was counted; starts counting anew."""
         seconds = max(now - self.since, 0.0)
         tallies, self._tallies, self.since = self._tallies, {}, now
-        return Tallied(tallies, seconds)
+        self._before = Tallied(tallies, seconds)
+        return self._before
+
+    def rate(self, key: QuotaKey, now: float) -> float:
+        """Units asked for per second, since the report before the last."""
+        seconds, units = max(now - self.since, 0.0), self._asked(self._tallies, key)
+        if self._before is not None:
+            seconds, units = seconds + self._before.seconds, units + self._asked(self._before.tallies, key)
+        return units / max(seconds, 0.1)
+
+    @staticmethod
+    def _asked(tallies: Mapping[QuotaKey, _Tally], key: QuotaKey) -> int:
+        tally = tallies.get(key, _NOTHING)
+        return tally.granted + tally.denied
 
     def so_far(self, now: float) -> Tallied:
         """What was counted until now; goes on counting."""

@@ -293,7 +293,7 @@ class RegionService:
     def watch_headroom(self, holding: Holding) -> None:
         """Ask for more before anybody is denied. `holding` is all that the region has."""
         if holding.counter.available < holding.slice * self._low_water:
-            self._claims.run_short(holding.key, self._headroom_of(holding))
+            self._claims.run_short(holding.key, self._headroom_of(holding), holding.counter.available)
 
     def _headroom_of(self, holding: Holding) -> int:
         return max(1, int(holding.slice * self._low_water))

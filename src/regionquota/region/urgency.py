@@ -27,6 +27,7 @@ class Urgency:
         session: Callable[[], Session | None],
         *,
         pause_s: float,
+        lead_s: float,
     ) -> None:
         self._me = me
         self._instance = instance
@@ -36,10 +37,14 @@ class Urgency:
         self._clock = clock
         self._session = session
         self._pause_s = pause_s
+        self._lead_s = lead_s
         self._short: dict[QuotaKey, None] = {}
         self._wake = asyncio.Event()
 
-    def run_short(self, key: QuotaKey) -> None:
+    def run_short(self, key: QuotaKey, available: int) -> None:
+        """Unless what is available lasts longer than help takes."""
+        if available > self._meter.rate(key, self._clock.now()) * self._lead_s:
+            return
         self._short[key] = None
         self._wake.set()
 

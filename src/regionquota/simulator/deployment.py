@@ -86,13 +86,14 @@ class Deployment:
             name, name, "", etcd, store, follower, meter, clock, ttl_s=max(1, round(settings.liveness_ttl_s * pace))
         )
         urgency = Urgency(
-            name, name, etcd, store, meter, clock, attendance.session, pause_s=settings.urgent_pause_s * pace
+            name, name, etcd, store, meter, clock, attendance.session, pause_s=settings.urgent_pause_s * pace,
+            lead_s=settings.urgent_lead_s * pace,
         )
         claims = Claims(
             name, etcd, store, follower, clock,
             share=settings.claim_share, join_timeout_s=settings.timeout_s * pace,
             allowed=attendance.may_claim if self.fast_paths else lambda: False, on_claim=self._count_claim,
-            on_empty=urgency.run_short if self.fast_paths else lambda _: None,
+            on_empty=urgency.run_short if self.fast_paths else lambda _key, _available: None,
         )  # fmt: skip
 
         async def submit(command: Command, _bucket: int) -> Outcome:

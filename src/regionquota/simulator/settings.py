@@ -21,6 +21,7 @@ class Settings:
     claim_share: float
     low_water: float
     urgent_pause_s: float
+    urgent_lead_s: float
     policy: Policy
 
 
@@ -54,5 +55,6 @@ def settings_of(part: CoordinatorPart) -> Settings:
         claim_share=chosen(part.claim_share, agent.claim_share),
         low_water=chosen(part.low_water, agent.low_water),
         urgent_pause_s=0.3,
+        urgent_lead_s=1.0,
         policy=policy,
     )
