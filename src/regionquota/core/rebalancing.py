@@ -27,6 +27,7 @@ class Policy:
 
     pool_share: float = 0.1
     smallest_move_share: float = 0.01
+    idle_move_share: float = 0.1
     growth_rounds: float = 1.5
     variance: float = 2.0
 
@@ -78,8 +79,9 @@ def plan(
     }
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
+    idle = max(1, int(allocation.limit * policy.idle_move_share))
     draining = {region for region in wishes if regions[region].draining}
-    return _emit(allocation, wanted, wishes, draining, smallest)
+    return _emit(allocation, wanted, wishes, draining, smallest, idle)
 
 
 def sizes(allocation: Allocation, wishes: Mapping[Region, _Wish], policy: Policy) -> Mapping[Region, int]:
@@ -137,6 +139,7 @@ def _emit(
     wishes: Mapping[Region, _Wish],
     draining: set[Region],
     smallest: int,
+    idle: int,
 ) -> Plan:
     """Pool grants first, then moves, largest first."""
     growth = {region: size - allocation.slice_of(region) for region, size in wanted.items()}
@@ -145,7 +148,8 @@ def _emit(
 
     def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
         urgent = donor in draining or (target is not None and wishes[target].urgent)
-        return amount >= (1 if urgent else smallest)
+        content = target is None or allocation.slice_of(target) >= wishes[target].want
+        return amount >= (1 if urgent else idle if content else smallest)
 
     back = _match(gives, {None: max(0, -allocation.pool)}, lambda _amount, _target, _donor: True)
     granted = _match({None: max(0, allocation.pool)}, takes, useful)
