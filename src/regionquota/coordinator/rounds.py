@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
-from regionquota.core.demand import Need, needs
+from regionquota.core.demand import Demand, Need, needs
 from regionquota.core.eviction import evict, release_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
@@ -36,16 +36,21 @@ async def run_round(
     round_s: float,
     now: float,
     new_id: Callable[[], str],
-    urgent: Mapping[QuotaKey, Mapping[Region, Need]] | None = None,
+    urgent: Sequence[tuple[Region, Demand]] | None = None,
 ) -> Round:
     """`urgent`: only these quotas, by what their regions have just said; of other regions by their last report."""
     states = {name: _state(record) for name, record in records.items()}
-    demand = needs(await directory.demand())
+    reports = await directory.demand()
+    short: dict[QuotaKey, set[Region]] = {}
     if urgent is None:
+        demand = needs(reports)
         _, documents = await allocations.list()
     else:
-        demand = {key: {**demand.get(key, _NOBODY), **said} for key, said in urgent.items()}
-        documents = [Stored(key, *await allocations.read(key)) for key in urgent]
+        for region, word in urgent:
+            short.setdefault(word.key, set()).add(region)
+        others = [(region, word) for region, word in reports if region not in short.get(word.key, (region,))]
+        demand = needs([*others, *urgent])
+        documents = [Stored(key, *await allocations.read(key)) for key in short]
     granted, lost = 0, 0
     moves: list[tuple[QuotaKey, Move]] = []
     failed: list[tuple[QuotaKey, str]] = []
@@ -59,7 +64,7 @@ async def run_round(
                 wanted = plan(settled, demand.get(stored.key, _NOBODY), states, policy, round_s)
             else:
                 smallest = max(1, int(before.limit * policy.smallest_move_share))
-                wanted = relieve(settled, demand[stored.key], urgent[stored.key].keys(), states, smallest)
+                wanted = relieve(settled, demand[stored.key], short[stored.key], states, smallest)
             changed = _carry_into(settled, wanted, now, new_id)
         except Exception as error:  # noqa: BLE001 - one quota that cannot be planned must not stop the others
             failed.append((stored.key, repr(error)))

@@ -1,11 +1,11 @@
 """Plans at once what a region cries for, between two rounds."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import aclosing
 
-from regionquota.core.demand import Need, needs
-from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.demand import Demand
+from regionquota.core.quota import Region
 from regionquota.urgency_ports import Cry, UrgencyBoard
 
 
@@ -25,9 +25,9 @@ class Cries:
                     self._heard[cry.region, cry.instance] = cry
                 self._wake.set()
 
-    async def take(self) -> Mapping[QuotaKey, Mapping[Region, Need]]:
+    async def take(self) -> Sequence[tuple[Region, Demand]]:
         """Waits until there is something."""
         await self._wake.wait()
         self._wake.clear()
         heard, self._heard = self._heard, {}
-        return needs((cry.region, word) for cry in heard.values() for word in cry.words)
+        return [(cry.region, word) for cry in heard.values() for word in cry.words]

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from regionquota.core.periods import TIMELESS, Epoch
 from regionquota.core.quota import QuotaKey, Region
 
 
@@ -25,6 +26,7 @@ class Demand:
     freed: int = 0
     denied: int = 0
     seconds: float = 0.0
+    epoch: Epoch = TIMELESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,19 @@ class Need:
 def needs(reports: Iterable[tuple[Region, Demand]]) -> Mapping[QuotaKey, Mapping[Region, Need]]:
     """Sum up what the several servers of each region said.
 
-    Balances come out of one database, so the largest word is taken; rates are each server's own and add up.
+    Balances come out of one database, so the largest word is taken; rates are each server's own and add up. What was
+    in use in an accounting epoch that is over for anybody is so no more.
     """
     summed: dict[QuotaKey, dict[Region, Need]] = {}
-    for region, demand in reports:
+    said = list(reports)
+    newest: dict[QuotaKey, Epoch] = {}
+    for _, demand in said:
+        newest[demand.key] = max(demand.epoch, newest.get(demand.key, demand.epoch))
+    for region, demand in said:
         seconds = max(demand.seconds, 1e-3)
         known = summed.setdefault(demand.key, {}).get(region, Need(seconds=0.0))
         summed[demand.key][region] = Need(
-            in_use=max(known.in_use, demand.used + demand.reserved),
+            in_use=max(known.in_use, demand.used + demand.reserved if demand.epoch == newest[demand.key] else 0),
             growth=known.growth + (demand.granted - demand.freed) / seconds,
             denied=known.denied + demand.denied / seconds,
             seconds=max(known.seconds, seconds),
