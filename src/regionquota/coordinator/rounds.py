@@ -6,8 +6,9 @@ A round may be abandoned anywhere and repeated by anyone; every write is one fen
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
-from regionquota.core.demand import Demand, Need, needs
+from regionquota.core.demand import Need, needs
 from regionquota.core.eviction import evict, release_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
@@ -36,7 +37,7 @@ async def run_round(
     round_s: float,
     now: float,
     new_id: Callable[[], str],
-    urgent: Sequence[tuple[Region, Demand]] | None = None,
+    urgent: Heard | None = None,
 ) -> Round:
     """`urgent`: only these quotas, by what their regions have just said; of other regions by their last report."""
     states = {name: _state(record) for name, record in records.items()}
@@ -46,10 +47,11 @@ async def run_round(
         demand = needs(reports)
         _, documents = await allocations.list()
     else:
-        for region, word in urgent:
+        for region, word in urgent.short:
             short.setdefault(word.key, set()).add(region)
-        others = [(region, word) for region, word in reports if region not in short.get(word.key, (region,))]
-        demand = needs([*others, *urgent])
+        lately = {(region, word.key) for region, word in urgent.lately}
+        others = [(at, word) for at, word in reports if word.key in short and (at, word.key) not in lately]
+        demand = needs([*others, *urgent.lately])
         documents = [Stored(key, *await allocations.read(key)) for key in short]
     granted, lost = 0, 0
     moves: list[tuple[QuotaKey, Move]] = []

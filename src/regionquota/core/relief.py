@@ -29,17 +29,19 @@ def relieve(
     """For each region of `short`: the pool, or one move from the region that can spare most.
 
     So much that both have the same time left until they run out, at the rate at which they are asked now. Nothing below
-    `smallest` units moves, but to a region that has nothing left. A move that was requested before still stands.
+    `smallest` units moves, but to a region that has nothing left. A move that was requested before still stands,
+    unless its donor runs short itself.
     """
     grants: dict[Region, int] = {}
-    moves = [PlannedMove(move.source, move.target, move.amount) for move in allocation.moves]
+    standing = [move for move in allocation.moves if move.source not in short]
+    moves = [PlannedMove(move.source, move.target, move.amount) for move in standing]
     pool = max(0, allocation.pool)
     sides = {
         region: _side(allocation, region, need)
         for region, need in needs.items()
         if region in regions and not regions[region].frozen
     }
-    busy = {move.target for move in allocation.moves} | {move.source for move in allocation.moves}
+    busy = {move.target for move in standing} | {move.source for move in standing}
     for region in sorted(short):
         if region not in sides or regions[region].draining or region in busy:
             continue
@@ -47,7 +49,7 @@ def relieve(
             grants[region] = pool
             pool = 0
             continue
-        donors = {other: _spared(side, sides[region]) for other, side in sides.items() if other not in {region, *busy}}
+        donors = {other: _spared(side, sides[region]) for other, side in sides.items() if other not in {region, *busy, *short}}
         donor = max(sorted(donors), key=lambda other: donors[other], default=None)
         if donor is None or donors[donor] < (1 if sides[region].left <= 0 else smallest):
             continue

@@ -119,7 +119,7 @@ class Deployment:
         settings, pace = self.settings, self.pace
         etcd = FarEtcd(self.etcd, self.coordinator_link)
         tempo = Tempo(settings.interval_s * pace, max(1, round(settings.leader_ttl_s * pace)), 0.0, settings.urgent_pause_s * pace)
-        return Coordinator("one", etcd, etcd, self.clock, settings.policy, tempo, on_round=self._count_round, cries=Cries(etcd) if self.fast_paths else None)
+        return Coordinator("one", etcd, etcd, self.clock, settings.policy, tempo, on_round=self._count_round, cries=Cries(etcd, fresh_s=settings.report_interval_s * pace) if self.fast_paths else None)
 
     async def play(self, on_bin: Callable[[int], None] = lambda _: None) -> rivals.Outcome:
         await put_limit(
