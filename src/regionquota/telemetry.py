@@ -107,6 +107,8 @@ class Instruments:
     frozen_regions: Gauge
     etcd_halted: Gauge
     rounds: Counter  # outcome
+    usage_crossings: Counter  # resource, threshold
+    alerts_sent: Counter  # outcome
     partitions_ahead_days: Gauge  # table
     homeless_rows: Gauge  # table
     reconcile_findings: Counter  # source, verdict
@@ -139,6 +141,10 @@ class Instruments:
             ),
             frozen_regions=meter.create_gauge("regionquota_frozen_regions", "", "Regions frozen now"),
             rounds=meter.create_counter("regionquota_rounds", "", "Planning rounds"),
+            usage_crossings=meter.create_counter(
+                "regionquota_usage_crossings", "", "Thresholds that the usage of a quota has crossed"
+            ),
+            alerts_sent=meter.create_counter("regionquota_alerts_sent", "", "Alerts posted to the webhook"),
             partitions_ahead_days=meter.create_gauge(
                 "regionquota_partitions_ahead_days", "", "Days to come for which a table has partitions"
             ),

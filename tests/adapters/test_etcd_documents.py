@@ -80,7 +80,7 @@ async def test_a_key_that_nobody_writes_is_passed_over(client: EtcdClient) -> No
     with capture_logs() as logs:
         _, stored = await client.allocations.list()
     assert [] == list(stored)
-    assert "not that of an allocation" in logs[0]["why"]
+    assert "not that of a quota" in logs[0]["why"]
 
 
 async def test_the_directory_passes_over_unreadable_documents(client: EtcdClient) -> None:

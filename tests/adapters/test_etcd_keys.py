@@ -46,5 +46,5 @@ def test_different_quotas_have_different_keys(one: QuotaKey, other: QuotaKey) ->
     ],
 )
 def test_a_key_that_nobody_writes_is_refused(raw: bytes) -> None:
-    with pytest.raises(ValueError, match=r"not that of an allocation|decode|no caller can name"):
+    with pytest.raises(ValueError, match=r"not that of a quota|decode|no caller can name"):
         KEYS.quota_of(raw)

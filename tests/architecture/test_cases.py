@@ -14,6 +14,7 @@ CASES: Final = (
     "C25 C26 C28 C29 C30 C32 C33 C35 C36 C37 C38 C39 C40 C42",
     "L44 L46 L47 L50 L52 L53 L54 L56 L57 L59 L60 L62 L63 L64",
     "T65 T67 T68 T70 T82",
+    "K72 K73 K74 K76 K78 K79 K80 K84 K85 K86 K88 K91 K92",
     "D94 D95 D96 D97",
 )
 _ROW: Final = re.compile(r"^\| ([A-Z]\d+) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)

@@ -10,6 +10,7 @@ from tests.clocks import HandClock
 
 from regionquota.adapters.etcd import EtcdClient
 from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.alert_ports import MarkStore
 from regionquota.embedded import EmbeddedEtcd
 from regionquota.ports import AllocationStore, Directory
 
@@ -18,6 +19,7 @@ from regionquota.ports import AllocationStore, Directory
 class Coordination:
     allocations: AllocationStore
     directory: Directory
+    marks: MarkStore
     compact: Callable[[int], Awaitable[None]]
     elapse: Callable[[float], Awaitable[None]]
 
@@ -25,7 +27,7 @@ class Coordination:
 @pytest.fixture
 async def etcd_coordination(etcd: EmbeddedEtcd) -> AsyncIterator[Coordination]:
     async with EtcdClient.connect([etcd.endpoint], prefix=f"/{uuid.uuid4()}/", timeout_s=10) as client:
-        yield Coordination(client.allocations, client.directory, client.gateway.compact, asyncio.sleep)
+        yield Coordination(client.allocations, client.directory, client.marks, client.gateway.compact, asyncio.sleep)
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def memory_coordination(clock: HandClock, memory: MemoryCoordination) -> Coordin
     async def elapse(seconds: float) -> None:
         clock.seconds += seconds
 
-    return Coordination(memory, memory, compact, elapse)
+    return Coordination(memory, memory, memory, compact, elapse)
 
 
 @pytest.fixture(params=["memory", "etcd"])

@@ -241,6 +241,7 @@ async def running(
         "sweeper": SweeperConfig(interval_s=0.05),
     }
     config = Config(**chosen | sections)
+    prefix = config.etcd.prefix
     telemetry = configure_metrics("test")
     look = await asyncpg.connect(config.postgres.dsn)
     try:

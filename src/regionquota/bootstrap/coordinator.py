@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 
+from regionquota.bootstrap.alerting import alerts_on
 from regionquota.bootstrap.clock import SystemClock
 from regionquota.bootstrap.connections import connect_etcd
 from regionquota.bootstrap.history import watching_history
@@ -33,30 +34,33 @@ async def run_coordinator(config: Config) -> None:
 
 async def _run_in_one_history(config: Config, telemetry: Telemetry, stopping: asyncio.Event) -> None:
     bond, ended = Bond(), asyncio.Event()
-    etcd = connect_etcd(config.etcd, bond)
-    coordinator = Coordinator(
-        instance_name(),
-        etcd.allocations,
-        etcd.directory,
-        SystemClock(),
-        policy_of(config),
-        Tempo(config.coordinator.interval_s, config.coordinator.leader_ttl_s, config.coordinator.freeze_after_s),
-        on_round=_round_watcher(telemetry),
-    )
-    watch = HistoryWatch(instance_name(), etcd.histories, bond, SystemClock(), ended.set)
-    ready = _readiness(coordinator, watch, 3 * config.coordinator.leader_ttl_s)
-    app = application((), telemetry, ready, title="regionquota coordinator", max_body_bytes=MAX_BODY_BYTES)
-    try:
-        async with (
-            site(app, config.coordinator.host, config.coordinator.port, grace_s=1.0),
-            watching_history(watch.step, telemetry, lambda: watch.trouble),
-        ):
-            coordinator.start()
-            await first_of(stopping, ended)
-            _log.info("stopping")
-    finally:
-        await coordinator.stop()
-        await etcd.close()
+    async with (
+        connect_etcd(config.etcd, bond) as etcd,
+        alerts_on(etcd.marks, config.alerts, telemetry) as alerts,
+    ):
+        coordinator = Coordinator(
+            instance_name(),
+            etcd.allocations,
+            etcd.directory,
+            SystemClock(),
+            policy_of(config),
+            Tempo(config.coordinator.interval_s, config.coordinator.leader_ttl_s, config.coordinator.freeze_after_s),
+            on_round=_round_watcher(telemetry),
+            alerts=alerts,
+        )
+        watch = HistoryWatch(instance_name(), etcd.histories, bond, SystemClock(), ended.set)
+        ready = _readiness(coordinator, watch, 3 * config.coordinator.leader_ttl_s)
+        app = application((), telemetry, ready, title="regionquota coordinator", max_body_bytes=MAX_BODY_BYTES)
+        try:
+            async with (
+                site(app, config.coordinator.host, config.coordinator.port, grace_s=1.0),
+                watching_history(watch.step, telemetry, lambda: watch.trouble),
+            ):
+                coordinator.start()
+                await first_of(stopping, ended)
+                _log.info("stopping")
+        finally:
+            await coordinator.stop()
 
 
 def policy_of(config: Config) -> Policy:

@@ -9,6 +9,7 @@ secrets  -- passwords come from the environment or from files of their own
 from regionquota.config.reading import load
 from regionquota.config.sections import (
     AgentConfig,
+    AlertsConfig,
     Config,
     CoordinatorConfig,
     DeployedRegion,
@@ -32,6 +33,7 @@ from regionquota.config.writing import render
 
 __all__ = [
     "AgentConfig",
+    "AlertsConfig",
     "Config",
     "CoordinatorConfig",
     "DeployedRegion",

@@ -12,7 +12,7 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 import msgspec
 
 from regionquota.config.secrets import refuse_secrets
-from regionquota.config.sections import KINDS, Addresses, Config, TruthConfig, takes
+from regionquota.config.sections import KINDS, Addresses, Config, Percents, TruthConfig, takes
 from regionquota.errors import ConfigError
 
 PREFIX: Final = "REGIONQUOTA_"
@@ -92,8 +92,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[tuple[str, str], _Sett
 
 def _from_text(section: str, key: str, text: str, variable: str) -> _Setting:
     kind = KINDS[section][key]
-    if kind is Addresses:
-        return _Setting([part.strip() for part in text.split(",")], variable)
+    if kind in (Addresses, Percents):
+        return _Setting([part.strip() for part in text.split(",")], variable, strict=False)
     if get_origin(kind) is Mapping:
         try:
             return _Setting(tomllib.loads(f"value = {text}")["value"], variable)
@@ -148,8 +148,8 @@ def _nearest(name: str, known: Collection[str], style: str) -> str:
 
 
 def _shown(origin: str, value: object) -> str:
-    if origin.lower().endswith(("dsn", "password")):
-        return "something else (not shown: it may hold a password)"
+    if origin.lower().endswith(("dsn", "password", "webhook_url")):
+        return "something else (not shown: it may hold a secret)"
     return json.dumps(value, default=str, ensure_ascii=False)
 
 

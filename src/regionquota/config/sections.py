@@ -21,6 +21,10 @@ WholeSeconds = Annotated[int, Meta(ge=2, le=3600)]  # etcd leases know no fracti
 Factor = Annotated[float, Meta(ge=0, le=1000)]
 Address = Annotated[str, Meta(pattern=r"^\S+:\d{1,5}\Z")]
 Addresses = Annotated[tuple[Address, ...], Meta(min_length=1, description="a list of host:port, at least one")]
+Percents = Annotated[
+    tuple[Annotated[int, Meta(ge=10, le=1000)], ...],
+    Meta(max_length=10, description="a list of up to 10 integers from 10 to 1000"),
+]
 EtcdPrefix = Annotated[str, Meta(pattern=r"^/(\S*/)?\Z", description="a path that starts and ends with /")]
 Url = Annotated[str, Meta(pattern=r"^https?://\S+\Z", description="a URL, http:// or https://")]
 Dsn = Annotated[str, Meta(pattern=r"^postgres(ql)?://\S*\Z", description="a URL, postgresql://user@host:port/database")]
@@ -158,6 +162,13 @@ class PlannerConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlertsConfig:
+    thresholds: Percents = (80, 100)
+    webhook_url: Url | None = field(default=None, repr=False)
+    timeout_s: Seconds = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TelemetryConfig:
     log_format: Literal["auto", "console", "json"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -194,6 +205,7 @@ class Config:
     reconcile: ReconcileConfig = field(default_factory=ReconcileConfig)
     coordinator: CoordinatorConfig = CoordinatorConfig()
     planner: PlannerConfig = PlannerConfig()
+    alerts: AlertsConfig = AlertsConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
     deployment: DeploymentConfig = field(default_factory=DeploymentConfig)
 

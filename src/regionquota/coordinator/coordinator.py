@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from regionquota.coordinator.alerts import Alerts
 from regionquota.coordinator.liveness import Liveness, update
 from regionquota.coordinator.rounds import Round, run_round
 from regionquota.coordinator.urgent import Cries
@@ -45,6 +46,7 @@ class Coordinator:
         *,
         on_round: Callable[[Round, int], None] = lambda _round, _frozen: None,
         cries: Cries | None = None,
+        alerts: Alerts | None = None,
     ) -> None:
         self._name = name
         self._allocations = allocations
@@ -55,6 +57,7 @@ class Coordinator:
         self._on_round = on_round
         self._cries = cries
         self._records: Mapping[Region, RegionRecord] = {}
+        self._alerts = alerts
         self._liveness = Liveness(tempo.freeze_after)
         self._session: Session | None = None
         self._fence: Fence | None = None
@@ -143,3 +146,5 @@ class Coordinator:
             new_id=lambda: secrets.token_hex(6),
         )
         self._on_round(done, sum(record.frozen is not None for record in records.values()))
+        if self._alerts is not None:
+            await self._alerts.look(done.documents, done.demand, fence, now)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
-from regionquota.core.demand import Need, needs
+from regionquota.core.demand import Demand, Need, needs
 from regionquota.core.eviction import evict, release_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
@@ -21,6 +21,7 @@ class Round:
     """What a round did. `lost` counts documents that somebody else changed first: the next round sees them."""
 
     documents: Sequence[Stored]
+    demand: Sequence[tuple[Region, Demand]]
     granted: int
     moves: Sequence[tuple[QuotaKey, Move]]
     lost: int
@@ -78,7 +79,7 @@ async def run_round(
             continue
         granted += sum(wanted.grants.values())
         moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
-    return Round(documents, granted, moves, lost, failed)
+    return Round(documents, reports, granted, moves, lost, failed)
 
 
 _NOBODY: Mapping[Region, Need] = {}

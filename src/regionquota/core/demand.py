@@ -15,7 +15,8 @@ from regionquota.core.quota import QuotaKey, Region
 class Demand:
     """One region server's word. `granted`, `denied` are units since its last report, `seconds` long.
 
-    `freed` are units given back in that time (release, expiry, negative adjustment).
+    `freed` are units given back in that time (release, expiry, negative adjustment); `epoch` is the accounting
+    period of `used`.
     """
 
     key: QuotaKey

@@ -49,7 +49,9 @@ def relieve(
             grants[region] = pool
             pool = 0
             continue
-        donors = {other: _spared(side, sides[region]) for other, side in sides.items() if other not in {region, *busy, *short}}
+        donors = {
+            other: _spared(side, sides[region]) for other, side in sides.items() if other not in {region, *busy, *short}
+        }
         donor = max(sorted(donors), key=lambda other: donors[other], default=None)
         if donor is None or donors[donor] < (1 if sides[region].left <= 0 else smallest):
             continue

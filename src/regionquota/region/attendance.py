@@ -154,5 +154,5 @@ class Attendance:
         return created
 
 
-def _balances(words: Sequence[Demand]) -> list[tuple[object, int, int, int]]:
-    return [(word.key, word.slice, word.used, word.reserved) for word in words]
+def _balances(words: Sequence[Demand]) -> list[tuple[object, int, int, int, int]]:
+    return [(word.key, word.slice, word.used, word.reserved, word.epoch) for word in words]

@@ -114,9 +114,13 @@ class RegionService:
         return outcome if wait_s == 0 else await self._wait_for_room(command, outcome, wait_s)
 
     async def _wait_for_room(self, command: Reserve, outcome: Outcome, wait_s: float) -> Outcome:
-        """Try again whenever there may be some. What is asked for was counted as demand when it was first denied."""
+        """Try again whenever there may be some. What a quota refuses is counted as its demand when it first does."""
         tenant, since = command.key.tenant, time.monotonic()
+        counted = {outcome.holding.key} if isinstance(outcome, Denied) else set()
         while isinstance(outcome, Denied) and _may_pass(outcome):
+            if outcome.holding.key not in counted:
+                counted.add(outcome.holding.key)
+                self._meter.denied(outcome.holding.key, outcome.amount)
             self._ask_for(outcome)
             if not await self._room.wait(outcome.holding.key, since, wait_s):
                 break
@@ -172,9 +176,9 @@ class RegionService:
                     self._meter.granted(line.key, line.amount)
                 if not self._is_shard(holding):
                     self.watch_headroom(holding)
-            case Denied(holding=holding, amount=amount) if amount <= holding.limit:
-                # What the whole limit could not serve is no demand: it must not draw headroom here in vain.
-                self._meter.denied(holding.key, amount)
+            case Denied() if _may_pass(outcome):
+                # What no headroom would let pass is no demand: it must not draw any here in vain.
+                self._meter.denied(outcome.holding.key, outcome.amount)
                 self._ask_for(outcome)
         return outcome
 

@@ -87,7 +87,9 @@ def _bin(demand: DemandPart, number: int, regions: int, mean: float, rng: random
 def _spread(trace: Trace, bin_s: float, seed: int) -> list[Request]:
     """Units are asked for one by one, at random within their bin."""
     if trace.units > MAX_REQUESTS:
-        raise InvalidRequest("demand", f"the scenario asks for {trace.units:,} units, at most {MAX_REQUESTS:,} are simulated")
+        raise InvalidRequest(
+            "demand", f"the scenario asks for {trace.units:,} units, at most {MAX_REQUESTS:,} are simulated"
+        )
     rng = random.Random(f"{seed}/arrivals")  # noqa: S311 - repeatable, not secret
     requests = [
         Request((number + rng.random()) * bin_s, region)

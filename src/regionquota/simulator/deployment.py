@@ -86,7 +86,14 @@ class Deployment:
             name, name, "", etcd, store, follower, meter, clock, ttl_s=max(1, round(settings.liveness_ttl_s * pace))
         )
         urgency = Urgency(
-            name, name, etcd, store, meter, clock, attendance.session, pause_s=settings.urgent_pause_s * pace,
+            name,
+            name,
+            etcd,
+            store,
+            meter,
+            clock,
+            attendance.session,
+            pause_s=settings.urgent_pause_s * pace,
             lead_s=settings.urgent_lead_s * pace,
         )
         claims = Claims(
@@ -118,8 +125,19 @@ class Deployment:
     def _coordinator(self) -> Coordinator:
         settings, pace = self.settings, self.pace
         etcd = FarEtcd(self.etcd, self.coordinator_link)
-        tempo = Tempo(settings.interval_s * pace, max(1, round(settings.leader_ttl_s * pace)), 0.0, settings.urgent_pause_s * pace)
-        return Coordinator("one", etcd, etcd, self.clock, settings.policy, tempo, on_round=self._count_round, cries=Cries(etcd, fresh_s=settings.report_interval_s * pace) if self.fast_paths else None)
+        tempo = Tempo(
+            settings.interval_s * pace, max(1, round(settings.leader_ttl_s * pace)), 0.0, settings.urgent_pause_s * pace
+        )
+        return Coordinator(
+            "one",
+            etcd,
+            etcd,
+            self.clock,
+            settings.policy,
+            tempo,
+            on_round=self._count_round,
+            cries=Cries(etcd, fresh_s=settings.report_interval_s * pace) if self.fast_paths else None,
+        )
 
     async def play(self, on_bin: Callable[[int], None] = lambda _: None) -> rivals.Outcome:
         await put_limit(
@@ -258,5 +276,3 @@ def cuts(work: Workload, scenario: Scenario) -> Mapping[int, list[tuple[float, f
             until = work.seconds if event.until_s is None else event.until_s
             found.setdefault(work.regions.index(event.region or ""), []).append((event.at_s, until))
     return found
-
-

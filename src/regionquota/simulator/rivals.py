@@ -114,8 +114,10 @@ class ProportionalShare:
             if any(begin <= now < end for begin, end in self.cut.get(region, [])):
                 continue
             total = sum(self.wants)
-            share = min(self.wants[region], self.limit * self.wants[region] / total) if total > self.limit else (
-                self.wants[region] + (self.limit - total) * self.wants[region] / total
+            share = (
+                min(self.wants[region], self.limit * self.wants[region] / total)
+                if total > self.limit
+                else (self.wants[region] + (self.limit - total) * self.wants[region] / total)
             )
             if round(share) != round(self.granted[region][0]):
                 self.moves += 1
@@ -150,7 +152,9 @@ class PullOnShortfall:
     moves: int = 0
 
     def __post_init__(self) -> None:
-        self.rights = [self.limit // self.regions + (number < self.limit % self.regions) for number in range(self.regions)]
+        self.rights = [
+            self.limit // self.regions + (number < self.limit % self.regions) for number in range(self.regions)
+        ]
         self.used = [0] * self.regions
 
     def begin_bin(self) -> None:

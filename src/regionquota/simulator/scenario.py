@@ -86,7 +86,9 @@ class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     quota: QuotaPart = QuotaPart()
     coordinator: CoordinatorPart = CoordinatorPart()
     events: list[EventPart] = msgspec.field(default_factory=list)
-    policies: list[Literal["oracle", "static", "periodic", "ours", "leases", "pull"]] = msgspec.field(default_factory=lambda: list(POLICIES))
+    policies: list[Literal["oracle", "static", "periodic", "ours", "leases", "pull"]] = msgspec.field(
+        default_factory=lambda: list(POLICIES)
+    )
     wait_s: Seconds = 0.0
     seed: int = 1
 

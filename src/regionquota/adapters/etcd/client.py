@@ -1,4 +1,4 @@
-"""What bootstrap makes: the two ports over one connection to an etcd cluster."""
+"""What bootstrap makes: the ports over one connection to an etcd cluster."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +12,7 @@ from regionquota.adapters.etcd.directory import EtcdDirectory
 from regionquota.adapters.etcd.gateway import Gateway
 from regionquota.adapters.etcd.history_store import EtcdHistoryStore
 from regionquota.adapters.etcd.keys import Keyspace
+from regionquota.adapters.etcd.marks import EtcdMarkStore
 from regionquota.core.history import Bond, History, Seen
 
 
@@ -25,6 +26,7 @@ class EtcdClient:
         self.allocations: Final = EtcdAllocationStore(gateway, keys, Binding(keys.history, bond))
         self.directory: Final = EtcdDirectory(gateway, keys)
         self.histories: Final = EtcdHistoryStore(gateway, keys)
+        self.marks: Final = EtcdMarkStore(gateway, keys)
 
     @property
     def seen(self) -> Seen:

@@ -13,9 +13,11 @@ import msgspec
 import structlog
 from msgspec import Meta
 
+from regionquota.core.alerts import Mark
 from regionquota.core.allocation import UNLIMITED, Allocation, Move, Retired, VersionedLimit
 from regionquota.core.demand import Demand
 from regionquota.core.eviction import Eviction
+from regionquota.core.periods import TIMELESS
 from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, MAX_IDENTIFIER_BYTES, MAX_WEIGHT, Kind, QuotaKey, Region
 from regionquota.errors import RegionQuotaError, UnreadableDocument
@@ -108,6 +110,12 @@ class _Suspension(Document):
     why: Annotated[str, Meta(max_length=MAX_WHY, pattern=r"^[^\x00-\x1f\x7f-\x9f]*\Z")]
 
 
+class _Mark(Document):
+    threshold: Annotated[int, Meta(ge=1)]
+    epoch: Epoch
+    at: float
+
+
 class _Row(msgspec.Struct, array_like=True):
     """An array: field names would be most of a report. New fields go to the end."""
 
@@ -121,6 +129,7 @@ class _Row(msgspec.Struct, array_like=True):
     freed: Units
     denied: Units
     seconds: Annotated[float, Meta(ge=0, le=1e9)]
+    epoch: Epoch = TIMELESS
 
 
 class _Report(Document):
@@ -137,6 +146,7 @@ _encoder: Final = msgspec.json.Encoder()
 _allocations: Final = msgspec.json.Decoder(_Allocation)
 _regions: Final = msgspec.json.Decoder(_Region)
 _presences: Final = msgspec.json.Decoder(_Presence)
+_marks: Final = msgspec.json.Decoder(_Mark)
 _suspensions: Final = msgspec.json.Decoder(_Suspension)
 _reports: Final = msgspec.json.Decoder(_Report)
 
@@ -259,6 +269,15 @@ def decode_suspension(tenant: str, key: bytes, raw: bytes) -> Suspension:
     return Suspension(tenant, document.since, document.why)
 
 
+def encode_mark(mark: Mark) -> bytes:
+    return _encoder.encode(_Mark(FORMAT, mark.threshold, mark.epoch, mark.at))
+
+
+def decode_mark(key: bytes, raw: bytes) -> Mark:
+    document = decode(_marks, key, raw)
+    return Mark(document.threshold, document.epoch, document.at)
+
+
 def encode_report(region: Region, demand: Iterable[Demand]) -> Iterator[bytes]:
     """One document, or as many as keep below `LARGEST_REPORT` bytes each."""
     rows: list[msgspec.Raw] = []
@@ -284,6 +303,7 @@ def decode_report(key: bytes, raw: bytes) -> tuple[Region, Sequence[Demand]]:
             freed=row.freed,
             denied=row.denied,
             seconds=row.seconds,
+            epoch=row.epoch,
         )
         for row in document.rows
     ]
@@ -293,6 +313,6 @@ def _row_out(demand: Demand) -> bytes:
     row = _Row(
         demand.key.tenant, demand.key.resource, demand.key.scope,
         demand.slice, demand.used, demand.reserved,
-        demand.granted, demand.freed, demand.denied, demand.seconds,
+        demand.granted, demand.freed, demand.denied, demand.seconds, demand.epoch,
     )  # fmt: skip
     return _encoder.encode(row)

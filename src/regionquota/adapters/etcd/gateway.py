@@ -113,10 +113,16 @@ class Gateway:
         self, key: bytes, revision: int, value: bytes, fence: Fence | None, *, regardless: bool = False
     ) -> int | None:
         """Put if the entry is at `revision` (0: is none) and `fence` holds; the new revision, or None."""
+        return await self.change(key, revision, KVService.txn_op_put(key, value), fence, regardless=regardless)
+
+    async def change(
+        self, key: bytes, revision: int, operation: RequestOp, fence: Fence | None, *, regardless: bool = False
+    ) -> int | None:
+        """As `swap`, for any one operation."""
         compares = [at_revision(key, revision)]
         if fence is not None:
             compares.append(KVService.txn_compare_create_revision(fence.key, fence.create_revision))
-        outcome = await self.transact(key, compares, [KVService.txn_op_put(key, value)], regardless=regardless)
+        outcome = await self.transact(key, compares, [operation], regardless=regardless)
         return outcome.revision if outcome.succeeded else None
 
     async def delete(self, key: bytes) -> bool:

@@ -41,11 +41,18 @@ class Keyspace:
         return self._key("statements", "")
 
     @property
+    def marks(self) -> bytes:
+        return self._key("alerts", "")
+
+    @property
     def leader(self) -> bytes:
         return self._key("leader", "coordinator")
 
     def allocation(self, key: QuotaKey) -> bytes:
-        return self._key("alloc", f"{bucket_of(key.tenant):02x}", key.tenant, key.resource, key.scope)
+        return self._of_quota("alloc", key)
+
+    def mark(self, key: QuotaKey) -> bytes:
+        return self._of_quota("alerts", key)
 
     def region(self, name: Region) -> bytes:
         return self._key("regions", name)
@@ -79,10 +86,20 @@ class Keyspace:
 
     def quota_of(self, raw: bytes) -> QuotaKey:
         """Raises `ValueError` for a key that `allocation` would not have made: nobody could write it back."""
-        steps = raw.removeprefix(self.allocations).decode().split("/")
+        return self._quota_in("alloc", raw)
+
+    def marked_quota(self, raw: bytes) -> QuotaKey:
+        """Raises `ValueError` for a key that `mark` would not have made."""
+        return self._quota_in("alerts", raw)
+
+    def _of_quota(self, what: str, key: QuotaKey) -> bytes:
+        return self._key(what, f"{bucket_of(key.tenant):02x}", key.tenant, key.resource, key.scope)
+
+    def _quota_in(self, what: str, raw: bytes) -> QuotaKey:
+        steps = raw.removeprefix(self._key(what, "")).decode().split("/")
         key = QuotaKey(*(unquote(step, errors="strict") for step in steps[1:])) if len(steps) == 4 else None
-        if key is None or self.allocation(key) != raw:
-            raise ValueError("the key is not that of an allocation")
+        if key is None or self._of_quota(what, key) != raw:
+            raise ValueError("the key is not that of a quota")
         if not all(map(is_identifier, (key.tenant, key.resource, key.scope))):
             raise ValueError("the key names what no caller can name")
         return key

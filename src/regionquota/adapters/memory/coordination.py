@@ -6,6 +6,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from regionquota.alert_ports import StoredMark
+from regionquota.core.alerts import Mark
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
 from regionquota.core.history import History
@@ -52,7 +54,9 @@ class _Leased(Generic[T]):
 
 
 class MemoryCoordination:
-    """`AllocationStore` and `Directory` over one state. No call but `watch` waits, so none needs an event loop.
+    """`AllocationStore`, `Directory` and `MarkStore` over one state.
+
+    No call but `watch` waits, so none needs an event loop.
 
     A session whose time ran out is gone for whoever looks next.
     """
@@ -68,6 +72,7 @@ class MemoryCoordination:
         self._presences: dict[tuple[Region, str], _Leased[Presence]] = {}
         self._demands: dict[tuple[Region, str], _Leased[Sequence[Demand]]] = {}
         self._suspensions: dict[str, Suspension] = {}
+        self._marks: dict[QuotaKey, StoredMark] = {}
         self._leader: _Leased[str] | None = None
         self._leading_since = 0
         self._waiting: set[asyncio.Event] = set()
@@ -87,6 +92,7 @@ class MemoryCoordination:
         other._revision, other._compacted = self._revision, self._compacted
         other._allocations, other._history = dict(self._allocations), list(self._history)
         other._regions, other._suspensions = dict(self._regions), dict(self._suspensions)
+        other._marks = dict(self._marks)
         twins: dict[Session, MemorySession] = {
             known: MemorySession(other, known.ttl_s, known.ends) for known in self._sessions.values()
         }
@@ -233,6 +239,21 @@ class MemoryCoordination:
 
     def begin_history(self, history: History) -> None:
         self.history = self._next_revision(), history
+
+    async def marks(self) -> Mapping[QuotaKey, StoredMark]:
+        return dict(self._marks)
+
+    async def swap_mark(self, key: QuotaKey, revision: int, mark: Mark | None, fence: Fence) -> int | None:
+        self._end_expired()
+        known = self._marks.get(key)
+        if revision != (0 if known is None else known.revision) or not self._holds(fence):
+            return None
+        written = self._next_revision()
+        if mark is None:
+            self._marks.pop(key, None)
+        else:
+            self._marks[key] = StoredMark(written, mark)
+        return written
 
     def prolong(self, session: MemorySession) -> bool:
         self._end_expired()
