@@ -19,7 +19,8 @@ from regionquota.core.quota import Region
 @dataclass(frozen=True, slots=True)
 class Policy:
     """`pool_share` of the limit is kept for claims while the needs fit. Nothing below `smallest_move_share` of the
-    limit is moved, but for a region that denies, drains, or has to give up a lowered limit.
+    limit is moved, but for a region that denies, drains, or has to give up a lowered limit; nothing below
+    `idle_move_share` to a region that has what it needs.
 
     A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of a Poisson
     arrival of that size, and what was denied in a round.
