@@ -12,7 +12,6 @@ from regionquota.coordinator.urgent import Cries
 from regionquota.core.allocation import LimitSource, VersionedLimit
 from regionquota.core.commands import Charge, Command, Granted, Outcome
 from regionquota.core.quota import GLOBAL_SCOPE, Kind, QuotaKey, Region
-from regionquota.core.rebalancing import Policy
 from regionquota.limits import put_limit
 from regionquota.ports import RegionRecord, Stored
 from regionquota.region.agent import Agent, Pace
