@@ -7,6 +7,7 @@ import typer
 
 from regionquota.cli import (
     bench,
+    chaos,
     daemons,
     dev,
     explore,
@@ -47,6 +48,7 @@ def root(
 app.command("demo", epilog="Example: regionquota demo --bins 40")(replaying.demo)
 app.command("bench", epilog="Example: regionquota bench --seconds 10 --json")(bench.bench)
 app.command("explore", epilog=explore.EXAMPLES)(explore.explore_)
+app.command("chaos", epilog=chaos.EXAMPLES)(chaos.chaos)
 app.command("dev", epilog="Example: regionquota dev --regions eu,us --data-dir /var/tmp/quota")(dev.dev)
 app.add_typer(regions.app, name="region")
 app.command("coordinator", epilog="Example: regionquota coordinator --config config/coordinator.toml")(

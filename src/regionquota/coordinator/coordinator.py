@@ -10,7 +10,7 @@ import structlog
 
 from regionquota.coordinator.alerts import Alerts
 from regionquota.coordinator.liveness import Liveness, update
-from regionquota.coordinator.rounds import Round, run_round
+from regionquota.coordinator.rounds import Round, run_round, run_urgent
 from regionquota.coordinator.urgent import Cries
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Policy
@@ -112,16 +112,15 @@ class Coordinator:
         fence = self._fence
         if fence is None or not self.is_leader or not self._records:
             return
-        done = await run_round(
+        done = await run_urgent(
+            urgent,
             self._records,
             self._allocations,
             self._directory,
             fence,
             self._policy,
-            round_s=self._tempo.interval,
             now=self._clock.now(),
             new_id=lambda: secrets.token_hex(6),
-            urgent=urgent,
         )
         self._on_round(done, sum(record.frozen is not None for record in self._records.values()))
 

@@ -38,22 +38,59 @@ async def run_round(
     round_s: float,
     now: float,
     new_id: Callable[[], str],
-    urgent: Heard | None = None,
 ) -> Round:
-    """`urgent`: only these quotas, by what their regions have just said; of other regions by their last report."""
     states = {name: _state(record) for name, record in records.items()}
     reports = await directory.demand()
+    demand = needs(reports)
+    _, documents = await allocations.list()
+    evicted = await _still_evicted(records, directory)
+
+    def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
+        settled = _without_evicted(allocation, evicted, now)
+        return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s)
+
+    return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
+
+
+async def run_urgent(
+    heard: Heard,
+    records: Mapping[Region, RegionRecord],
+    allocations: AllocationStore,
+    directory: Directory,
+    fence: Fence,
+    policy: Policy,
+    *,
+    now: float,
+    new_id: Callable[[], str],
+) -> Round:
+    """Only what is cried for, by what its regions have just said; of other regions by their last report."""
+    states = {name: _state(record) for name, record in records.items()}
     short: dict[QuotaKey, set[Region]] = {}
-    if urgent is None:
-        demand = needs(reports)
-        _, documents = await allocations.list()
-    else:
-        for region, word in urgent.short:
-            short.setdefault(word.key, set()).add(region)
-        lately = {(region, word.key) for region, word in urgent.lately}
-        others = [(at, word) for at, word in reports if word.key in short and (at, word.key) not in lately]
-        demand = needs([*others, *urgent.lately])
-        documents = [Stored(key, *await allocations.read(key)) for key in short]
+    for region, word in heard.short:
+        short.setdefault(word.key, set()).add(region)
+    newer = {(region, word.key) for region, word in heard.lately}
+    reports = [(at, word) for at, word in await directory.demand() if word.key in short and (at, word.key) not in newer]
+    reports += [(at, word) for at, word in heard.lately if word.key in short]
+    demand = needs(reports)
+    documents = [Stored(key, *await allocations.read(key)) for key in short]
+
+    def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
+        smallest = max(1, int(allocation.limit * policy.smallest_move_share))
+        return allocation, relieve(allocation, demand[key], short[key], states, smallest)
+
+    return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
+
+
+async def _carry_out(
+    documents: Sequence[Stored],
+    reports: Sequence[tuple[Region, Demand]],
+    wanted: Callable[[QuotaKey, Allocation], tuple[Allocation, Plan]],
+    allocations: AllocationStore,
+    fence: Fence,
+    now: float,
+    new_id: Callable[[], str],
+) -> Round:
+    """`wanted` says of each document what it should say before anything moves, and what is to move."""
     granted, lost = 0, 0
     moves: list[tuple[QuotaKey, Move]] = []
     failed: list[tuple[QuotaKey, str]] = []
@@ -62,13 +99,8 @@ async def run_round(
             continue
         before = stored.allocation
         try:
-            settled = _without_evicted(before, records, now)
-            if urgent is None:
-                wanted = plan(settled, demand.get(stored.key, _NOBODY), states, policy, round_s)
-            else:
-                smallest = max(1, int(before.limit * policy.smallest_move_share))
-                wanted = relieve(settled, demand[stored.key], short[stored.key], states, smallest)
-            changed = _carry_into(settled, wanted, now, new_id)
+            settled, planned = wanted(stored.key, before)
+            changed = _carry_into(settled, planned, now, new_id)
         except Exception as error:  # noqa: BLE001 - one quota that cannot be planned must not stop the others
             failed.append((stored.key, repr(error)))
             continue
@@ -77,7 +109,7 @@ async def run_round(
         if await allocations.swap(stored.key, stored.revision, changed, fence) is None:
             lost += 1
             continue
-        granted += sum(wanted.grants.values())
+        granted += sum(planned.grants.values())
         moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
     return Round(documents, reports, granted, moves, lost, failed)
 
@@ -93,11 +125,19 @@ def _state(record: RegionRecord) -> RegionState:
     )
 
 
-def _without_evicted(allocation: Allocation, records: Mapping[Region, RegionRecord], now: float) -> Allocation:
+async def _still_evicted(records: Mapping[Region, RegionRecord], directory: Directory) -> Sequence[Region]:
+    """To be asked once the documents were read: what a region was given after it was readmitted is not in them yet."""
+    evicted = [name for name, record in records.items() if record.status is RegionStatus.EVICTED]
+    if not evicted:
+        return ()
+    now = await directory.regions()
+    return [name for name in evicted if name in now and now[name].record.status is RegionStatus.EVICTED]
+
+
+def _without_evicted(allocation: Allocation, evicted: Sequence[Region], now: float) -> Allocation:
     """What an eviction has left to do: an operator's command may have been interrupted, or a claim came late."""
-    for name, record in records.items():
-        if record.status is RegionStatus.EVICTED:
-            allocation = evict(allocation, name, now)
+    for name in evicted:
+        allocation = evict(allocation, name, now)
     return release_ended(allocation, now)
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
@@ -55,8 +55,10 @@ class Plan:
     moves: Sequence[PlannedMove]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
+NOTHING: Final = Plan({}, ())
+
+
+class _Wish(NamedTuple):
     """`floor` is in use and never asked for; `want` is at least that."""
 
     floor: int
@@ -144,6 +146,8 @@ def _emit(
 ) -> Plan:
     """Pool grants first, then moves, largest first."""
     growth = {region: size - allocation.slice_of(region) for region, size in wanted.items()}
+    if allocation.pool >= 0 and not draining and all(-smallest < amount <= 0 for amount in growth.values()):
+        return NOTHING
     takes = _largest_first({region: amount for region, amount in growth.items() if amount > 0})
     gives = _largest_first({region: -amount for region, amount in growth.items() if amount < 0})
 
