@@ -39,7 +39,7 @@ async def run_round(
     now: float,
     new_id: Callable[[], str],
 ) -> Round:
-    states = {name: _state(record) for name, record in records.items()}
+    states = {name: state_of(record) for name, record in records.items()}
     reports = await directory.demand()
     demand = needs(reports)
     _, documents = await allocations.list()
@@ -64,7 +64,7 @@ async def run_urgent(
     new_id: Callable[[], str],
 ) -> Round:
     """Only what is cried for, by what its regions have just said; of other regions by their last report."""
-    states = {name: _state(record) for name, record in records.items()}
+    states = {name: state_of(record) for name, record in records.items()}
     short: dict[QuotaKey, set[Region]] = {}
     for region, word in heard.short:
         short.setdefault(word.key, set()).add(region)
@@ -117,7 +117,7 @@ async def _carry_out(
 _NOBODY: Mapping[Region, Need] = {}
 
 
-def _state(record: RegionRecord) -> RegionState:
+def state_of(record: RegionRecord) -> RegionState:
     return RegionState(
         weight=record.weight,
         frozen=record.frozen is not None or record.status is RegionStatus.EVICTED,

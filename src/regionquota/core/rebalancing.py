@@ -58,7 +58,7 @@ class Plan:
 NOTHING: Final = Plan({}, ())
 
 
-class _Wish(NamedTuple):
+class Wish(NamedTuple):
     """`floor` is in use and never asked for; `want` is at least that."""
 
     floor: int
@@ -76,7 +76,7 @@ def plan(
 ) -> Plan:
     """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have."""
     wishes = {
-        region: _wish(need, regions[region], allocation.limit, policy, round_s)
+        region: wish_of(need, regions[region], allocation.limit, policy, round_s)
         for region, need in needs.items()
         if region in regions and not regions[region].frozen
     }
@@ -87,7 +87,7 @@ def plan(
     return _emit(allocation, wanted, wishes, draining, smallest, idle)
 
 
-def sizes(allocation: Allocation, wishes: Mapping[Region, _Wish], policy: Policy) -> Mapping[Region, int]:
+def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
     """The size that each region with a wish should have."""
     kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
     capacity = allocation.limit - allocation.retired_units - kept
@@ -102,23 +102,23 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, _Wish], policy: Policy
     return _spread(wishes, max(0, capacity - pool - wants))
 
 
-def _wish(need: Need, state: RegionState, limit: int, policy: Policy, round_s: float) -> _Wish:
+def wish_of(need: Need, state: RegionState, limit: int, policy: Policy, round_s: float) -> Wish:
     if state.draining:
-        return _Wish(need.in_use, need.in_use, 0, urgent=False)
+        return Wish(need.in_use, need.in_use, 0, urgent=False)
     ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
     growth = max(0.0, need.growth) * ahead * policy.growth_rounds
     margin = policy.variance * math.sqrt(need.in_use)
     extra = math.ceil(growth + margin + need.denied * ahead)
-    return _Wish(need.in_use, min(need.in_use + extra, max(limit, need.in_use)), state.weight, need.denied > 0)
+    return Wish(need.in_use, min(need.in_use + extra, max(limit, need.in_use)), state.weight, need.denied > 0)
 
 
-def _spread(wishes: Mapping[Region, _Wish], rest: int) -> Mapping[Region, int]:
+def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     """Everybody has what they want; the rest is spread by weight."""
     weights = sum(wish.weight for wish in wishes.values())
     return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
 
 
-def _fill(wishes: Mapping[Region, _Wish], rest: int) -> Mapping[Region, int]:
+def _fill(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     """Weighted max-min (water-filling) of `rest` between the floors and the wants."""
     filled = {region: wish.floor for region, wish in wishes.items()}
     open_ = {region: wish for region, wish in wishes.items() if wish.weight > 0}
@@ -139,7 +139,7 @@ def _fill(wishes: Mapping[Region, _Wish], rest: int) -> Mapping[Region, int]:
 def _emit(
     allocation: Allocation,
     wanted: Mapping[Region, int],
-    wishes: Mapping[Region, _Wish],
+    wishes: Mapping[Region, Wish],
     draining: set[Region],
     smallest: int,
     idle: int,
