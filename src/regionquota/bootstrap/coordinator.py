@@ -13,6 +13,7 @@ from regionquota.bootstrap.history import watching_history
 from regionquota.bootstrap.serving import first_of, instance_name, site, stop_signal, telemetry_of
 from regionquota.config import Config
 from regionquota.coordinator.coordinator import Coordinator, Tempo
+from regionquota.coordinator.documents import Documents
 from regionquota.coordinator.history_watch import HistoryWatch
 from regionquota.coordinator.rounds import Round
 from regionquota.coordinator.urgent import Cries
@@ -23,6 +24,8 @@ from regionquota.telemetry import Telemetry
 
 _log = structlog.get_logger(__name__)
 MAX_BODY_BYTES = 65_536
+RELIST_INTERVAL_S = 300.0
+"""Between two full readings of etcd, a safety net under the watch."""
 CRY_FRESH_S = 5.0
 """So long what a region cried is taken for newer than its last report."""
 
@@ -50,6 +53,7 @@ async def _run_in_one_history(config: Config, telemetry: Telemetry, stopping: as
             tempo_of(config),
             on_round=_round_watcher(telemetry),
             alerts=alerts,
+            documents=Documents(etcd.allocations, relist_interval_s=RELIST_INTERVAL_S),
             cries=Cries(etcd.urgency, fresh_s=CRY_FRESH_S),
         )
         watch = HistoryWatch(instance_name(), etcd.histories, bond, SystemClock(), ended.set)

@@ -3,9 +3,10 @@
 A round may be abandoned anywhere and repeated by anyone; every write is one fenced compare-and-swap.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from regionquota.coordinator.documents import Documents
 from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
 from regionquota.core.demand import Demand, Need, needs
@@ -38,18 +39,27 @@ async def run_round(
     round_s: float,
     now: float,
     new_id: Callable[[], str],
+    known: Documents | None = None,
 ) -> Round:
+    """Of `known` documents only the active ones are looked at; where they are not known all are read."""
     states = {name: state_of(record) for name, record in records.items()}
     reports = await directory.demand()
     demand = needs(reports)
-    _, documents = await allocations.list()
+    evicted_before = any(record.status is RegionStatus.EVICTED for record in records.values())
+    if known is None or not known.is_complete:
+        _, documents = await allocations.list()
+        active: Collection[Stored] = documents
+    else:
+        documents = list(known.all)
+        active = documents if evicted_before else known.active(demand)
     evicted = await _still_evicted(records, directory)
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         settled = _without_evicted(allocation, evicted, now)
         return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s)
 
-    return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
+    done = await _carry_out(active, reports, wanted, allocations, fence, now, new_id)
+    return replace(done, documents=documents)
 
 
 async def run_urgent(
@@ -82,7 +92,7 @@ async def run_urgent(
 
 
 async def _carry_out(
-    documents: Sequence[Stored],
+    documents: Collection[Stored],
     reports: Sequence[tuple[Region, Demand]],
     wanted: Callable[[QuotaKey, Allocation], tuple[Allocation, Plan]],
     allocations: AllocationStore,
@@ -111,7 +121,7 @@ async def _carry_out(
             continue
         granted += sum(planned.grants.values())
         moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
-    return Round(documents, reports, granted, moves, lost, failed)
+    return Round(tuple(documents), reports, granted, moves, lost, failed)
 
 
 _NOBODY: Mapping[Region, Need] = {}

@@ -7,6 +7,7 @@ from typing import Final
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator.coordinator import Coordinator, Tempo
+from regionquota.coordinator.documents import Documents
 from regionquota.coordinator.rounds import Round
 from regionquota.coordinator.urgent import Cries
 from regionquota.core.allocation import LimitSource, VersionedLimit
@@ -135,6 +136,7 @@ class Deployment:
             settings.policy,
             tempo,
             on_round=self._count_round,
+            documents=Documents(etcd, relist_interval_s=settings.relist_interval_s * pace),
             cries=Cries(etcd, fresh_s=settings.report_interval_s * pace) if self.fast_paths else None,
         )
 
