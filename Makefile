@@ -32,7 +32,7 @@ explore: setup  ## explore up to a million interleavings, in at most ten minutes
 	$(BIN)/regionquota explore $(EXPLORE_ARGS)
 	$(BIN)/regionquota explore --exhaustive
 
-chaos: setup  ## break real processes under load and prove that nothing is lost, about ten minutes (CHAOS_ARGS="--list")
+chaos: setup  ## break real processes under load and prove that nothing is lost, about nine minutes (CHAOS_ARGS="--list")
 	$(BIN)/regionquota chaos $(CHAOS_ARGS)
 
 ablations: setup  ## take out each safeguard, and write down what goes wrong (docs/ablations.md)

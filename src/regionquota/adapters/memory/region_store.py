@@ -41,7 +41,7 @@ class MemoryRegionStore:
     life: int = 0
     trusted: int = 0
     """The incarnation that the server is in, and the one that was compared with etcd: as at first."""
-    standing: Standing | None = None
+    stands: Standing | None = None
     sight: Sight = field(default_factory=Sight)
 
     @property
@@ -76,7 +76,7 @@ class MemoryRegionStore:
             list(self._slices),
             self.life,
             self.trusted,
-            self.standing,
+            self.stands,
             self.sight,
         )
 
@@ -101,7 +101,7 @@ class MemoryRegionStore:
             list({(entry.key, at): (entry, at) for entry, at in self._slices}.values()),
             self.life,
             self.trusted,
-            self.standing,
+            self.stands,
             self.sight,
         )
 
@@ -210,29 +210,32 @@ class MemoryRegionStore:
                 raise
 
     def require_bound(self, bond: Bond) -> None:
-        if bond.standing is None or bond.standing != self.standing:
-            raise StoreUnavailable(f"the slices belong to {self.standing} by now")
+        if bond.standing is None or bond.standing != self.stands:
+            raise StoreUnavailable(f"the slices belong to {self.stands} by now")
+
+    async def standing(self) -> Standing | None:
+        return self.stands
 
     async def recall(self) -> tuple[Standing | None, Sight]:
         newest = max((held.revision for held in self._holdings.values()), default=0)
-        return self.standing, Sight(self.sight.cluster, max(self.sight.revision, newest))
+        return self.stands, Sight(self.sight.cluster, max(self.sight.revision, newest))
 
-    async def adopt(self, before: Standing | None, standing: Standing) -> bool:
-        if self.standing != before:
+    async def adopt(self, before: Standing | None, standing: Standing, *, distrust: bool = False) -> bool:
+        if self.stands != before:
             return False
         if before is not None and before.history != standing.history:
             self.sight = Sight()
             for key, held in self._holdings.items():
                 self._holdings[key] = replace(held, revision=-abs(held.revision))
-        if standing.evictions != (0 if before is None else before.evictions):
+        if distrust or standing.evictions != (0 if before is None else before.evictions):
             self.trusted = _NEVER
         if before is None and not self._holdings:
             standing = Standing(standing.history, standing.evictions, standing.evictions)
-        self.standing = standing
+        self.stands = standing
         return True
 
     async def remember(self, history: str, sight: Sight) -> None:
-        if self.standing is not None and self.standing.history == history:
+        if self.stands is not None and self.stands.history == history:
             self.sight = Sight(sight.cluster, max(self.sight.revision, sight.revision))
 
     async def holding(self, key: QuotaKey) -> Holding | None:
