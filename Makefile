@@ -36,7 +36,7 @@ chaos: setup  ## break real processes under load and prove that nothing is lost,
 	$(BIN)/regionquota chaos $(CHAOS_ARGS)
 
 ablations: setup  ## take out each safeguard, and write down what goes wrong (docs/ablations.md)
-	$(BIN)/regionquota explore --ablate all --table docs/ablations.md
+	$(BIN)/regionquota explore --ablate all --table docs/ablations.md --keep simulations/corpus.json
 
 test: lint  ## lint, then run all tests
 	$(BIN)/pytest

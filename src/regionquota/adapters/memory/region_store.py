@@ -5,7 +5,8 @@ Each call is one step: it never awaits, so a simulation decides what happens bet
 
 from collections import Counter as Sums
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Closed, Loaded, MeterKey, RequestKey, Writes, turn
 from regionquota.core.commands import Adjustment, Command, Expire, Outcome, QuotaCommand, Reading, Reserve, Settled
 from regionquota.core.counter import Counter
-from regionquota.core.entries import USAGE, Entry, EntryKind
+from regionquota.core.entries import Entry, EntryKind
 from regionquota.core.history import Bond, Sight, Standing
 from regionquota.core.ledger import decide
 from regionquota.core.periods import Epoch
@@ -25,6 +26,9 @@ from regionquota.errors import NotTrusted, StoreUnavailable, WentBackwards
 from regionquota.ports import Backlog, BalanceCheck, Expired, Incarnation, Resharding, SliceEntry
 
 _NEVER: Final = -1
+_BALANCE: Final = {EntryKind.OVERDRAFT: "overdraft_issued", EntryKind.REPAY: "overdraft_repaid"}
+"""What an entry's delta is added to, where that is not `used`."""
+_SUMMED: Final = ("reserved", "used", *_BALANCE.values())
 
 
 @dataclass(slots=True)
@@ -79,6 +83,13 @@ class MemoryRegionStore:
             self.stands,
             self.sight,
         )
+
+    def fail_over(self, replica: "MemoryRegionStore") -> None:
+        """Begin a new incarnation, which knows what `replica` does: an earlier copy of this store."""
+        life, known = self.life + 1, replica.copy()
+        for field_ in fields(self):
+            setattr(self, field_.name, getattr(known, field_.name))
+        self.life = life
 
     def summed_up(self, ended: int) -> "MemoryRegionStore":
         """The same balances with the shortest histories that explain them; of holds and adjustments that have ended,
@@ -264,9 +275,10 @@ class MemoryRegionStore:
         return Resharding()
 
     async def check_balances(self) -> Sequence[BalanceCheck]:
+        sums = self._sums()
         return [
-            BalanceCheck(key, epoch, counter, self._replay(key, epoch), self._guaranteed(key, epoch))
-            for (key, epoch), counter in sorted(self.counters.items(), key=lambda item: item[0])
+            BalanceCheck(*at, counter, self._replay(sums, *at), self._guaranteed(*at))
+            for at, counter in sorted(self.counters.items(), key=itemgetter(0))
         ]
 
     def _due(self, now: float) -> Sequence[Reservation]:
@@ -288,18 +300,25 @@ class MemoryRegionStore:
         holding = self._holdings[key]
         return holding.guaranteed if holding.epoch == epoch else 0
 
-    def _replay(self, key: QuotaKey, epoch: Epoch) -> dict[str, int]:
-        lines = [line for line in self._usage if (line.key, line.epoch) == (key, epoch)]
-        slices = [entry.after for entry, at in self._slices if entry.key == key and at <= epoch]
-        holding = [held for held in self._reservations.values() if held.state in HOLDING]
+    def _sums(self) -> dict[tuple[QuotaKey, Epoch, str], int]:
+        """What the open holds and the usage ledger add up to, by balance."""
+        sums: dict[tuple[QuotaKey, Epoch, str], int] = {}
+        for held in self._reservations.values():
+            if held.state in HOLDING:
+                for line in held.lines:
+                    at = line.key, line.epoch, "reserved"
+                    sums[at] = sums.get(at, 0) + line.amount
+        for entry in self._usage:
+            at = entry.key, entry.epoch, _BALANCE.get(entry.kind, "used")
+            sums[at] = sums.get(at, 0) + entry.delta
+        return sums
+
+    def _replay(self, sums: Mapping[tuple[QuotaKey, Epoch, str], int], key: QuotaKey, epoch: Epoch) -> dict[str, int]:
+        replayed = {name: sums.get((key, epoch, name), 0) for name in _SUMMED}
+        slices = (entry.after for entry, at in reversed(self._slices) if entry.key == key and at <= epoch)
+        replayed["slice"] = next(slices, 0)
         current = self._holdings[key].epoch == epoch
-        return {
-            "slice": slices[-1] if slices else 0,
-            "reserved": sum(
-                line.amount for held in holding for line in held.lines if (line.key, line.epoch) == (key, epoch)
-            ),
-            "used": sum(line.delta for line in lines if line.kind in USAGE),
-            "overdraft_issued": sum(line.delta for line in lines if line.kind is EntryKind.OVERDRAFT),
-            "overdraft_repaid": sum(line.delta for line in lines if line.kind is EntryKind.REPAY),
-            "guaranteed": sum(held.lien for held in self._holdings.values() if held.parent == key) if current else 0,
-        }
+        replayed["guaranteed"] = (
+            sum(held.lien for held in self._holdings.values() if held.lien and held.parent == key) if current else 0
+        )
+        return replayed
