@@ -25,6 +25,7 @@ from regionquota.ports import (
     StoredRegion,
     Suspension,
 )
+from regionquota.urgency_ports import Cry
 
 LEADER: Final = "leader/coordinator"
 
@@ -74,6 +75,7 @@ class MemoryCoordination:
         self._leader: _Leased[str] | None = None
         self._leading_since = 0
         self._waiting: set[asyncio.Event] = set()
+        self._listeners: list[asyncio.Queue[Cry]] = []
         self.history: tuple[int, History | None] = (0, None)
         self.statements: dict[Region, Statement] = {}
 
@@ -197,6 +199,21 @@ class MemoryCoordination:
     async def demand(self) -> Sequence[tuple[Region, Demand]]:
         self._end_expired()
         return [(region, word) for (region, _), leased in self._demands.items() for word in leased.value]
+
+    async def cry(self, session: Session, cry: Cry) -> None:
+        self._require_open(session)
+        self._next_revision()
+        for listener in self._listeners:
+            listener.put_nowait(cry)
+
+    async def cries(self) -> AsyncGenerator[Sequence[Cry], None]:
+        queue: asyncio.Queue[Cry] = asyncio.Queue()
+        self._listeners.append(queue)
+        try:
+            while True:
+                yield (await queue.get(),)
+        finally:
+            self._listeners.remove(queue)
 
     async def lead(self, session: Session, name: str) -> Fence | None:
         self._end_expired()
