@@ -1,40 +1,68 @@
 """An event loop whose time passes only when everybody waits, and then at once."""
 
 import asyncio
-import selectors
+import gc
+import heapq
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from contextvars import Context
 from typing import Any, TypeVar
 from unittest.mock import patch
 
 T = TypeVar("T")
 
 
-class _Deaf(selectors.SelectSelector):
-    """Of a loop that waits for nothing outside."""
-
-    def select(self, timeout: float | None = None) -> list[Any]:  # noqa: ARG002
-        return []
-
-
-class VirtualLoop(asyncio.SelectorEventLoop):
-    """Deterministic: the same coroutines do the same in the same order. Raises `RuntimeError` if all wait for ever."""
+class VirtualLoop(asyncio.BaseEventLoop):
+    """Deterministic: the same coroutines do the same in the same order, what is due at the same instant in the order
+    in which it was asked for. Waits for nothing outside. Raises `RuntimeError` if all wait for ever.
+    """
 
     def __init__(self) -> None:
+        super().__init__()
         self._now = 0.0
-        super().__init__(_Deaf())
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._asked = 0
 
     def time(self) -> float:
         return self._now
 
+    def call_at(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        self._asked += 1
+        heapq.heappush(self._timers, (when, self._asked, timer))
+        return timer
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is left out when its time has come."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps who had to be woken."""
+
     def _run_once(self) -> None:
-        ready, scheduled = self._ready, self._scheduled  # type: ignore[attr-defined]
+        """In place of asyncio's own, which asks the system for news a million times over: a third of a day's work."""
+        ready = self._ready  # type: ignore[attr-defined]
         if not ready and not self._stopping:  # type: ignore[attr-defined]
-            if not scheduled:
-                raise RuntimeError("everybody waits for somebody else")
-            self._now = max(self._now, scheduled[0].when())
-        super()._run_once()  # type: ignore[misc]
+            ready.append(self._next_timer())
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()  # noqa: SLF001
+
+    def _next_timer(self) -> asyncio.TimerHandle:
+        while self._timers:
+            when, _, timer = heapq.heappop(self._timers)
+            if not timer.cancelled():
+                self._now = max(self._now, when)
+                return timer
+        raise RuntimeError("everybody waits for somebody else")
 
 
 @contextmanager
@@ -44,10 +72,20 @@ def _virtual_time(loop: VirtualLoop) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _nothing_older_collected() -> Iterator[None]:
+    """A million requests that wait for their turn are no garbage: Python need not look for it among them."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
 def run(work: Coroutine[Any, Any, T]) -> T:
     loop = VirtualLoop()
     try:
-        with _virtual_time(loop):
+        with _virtual_time(loop), _nothing_older_collected():
             asyncio.set_event_loop(loop)
             return loop.run_until_complete(work)
     finally:
