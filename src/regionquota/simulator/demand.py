@@ -3,16 +3,20 @@
 import csv
 import math
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from regionquota.core.quota import Region
 from regionquota.errors import InvalidRequest
-from regionquota.replay.generate import follow_the_sun
-from regionquota.replay.trace import Trace, read_trace
-from regionquota.simulator.scenario import MAX_REQUESTS, DemandPart, Scenario
+from regionquota.replay.trace import Trace, read_columns, read_trace
+from regionquota.simulator.events import Happening, happenings, is_down
+from regionquota.simulator.scenario import MAX_REGIONS, MAX_REQUESTS, DemandPart, RegionPart, Scenario
+from regionquota.simulator.shapes import shaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class Workload:
     limit: int
     bin_s: float
     bins: int
+    happenings: Sequence[Happening] = ()
     notes: Sequence[str] = ()
 
     @property
@@ -42,7 +47,7 @@ class Workload:
 
 
 def workload(scenario: Scenario, directory: Path) -> Workload:
-    """Paths are relative to the scenario's `directory`. Raises `InvalidRequest`."""
+    """Paths are relative to the scenario's `directory`. Nobody asks in a region that is down. Raises `InvalidRequest`."""
     regions = tuple(scenario.regions)
     demand = scenario.demand
     if demand.requests is not None:
@@ -51,37 +56,34 @@ def workload(scenario: Scenario, directory: Path) -> Workload:
         trace = _trace(demand, regions, directory, scenario.seed)
         requests, bins, notes = _spread(trace, demand.bin_s, scenario.seed), len(trace.demand), trace.notes
     total = sum(request.used for request in requests)
+    if not total:
+        raise InvalidRequest("demand", "nobody asks for anything: raise demand.scale, or take other bins")
     limit = scenario.quota.limit
     if limit is None:
         limit = round(scenario.quota.limit_factor * total / bins)
-    return Workload(regions, requests, limit, demand.bin_s, bins, notes)
+    happened = happenings(scenario, regions, bins * demand.bin_s)
+    asked = [request for request in requests if not is_down(happened, request.region, request.at)]
+    return Workload(regions, asked, limit, demand.bin_s, bins, happened, notes)
+
+
+def with_regions(scenario: Scenario, directory: Path) -> Scenario:
+    """Where a scenario names no regions, the columns of its trace are its regions. Raises `InvalidRequest`."""
+    if scenario.regions or scenario.demand.trace is None:
+        return scenario
+    named = {_as_region(column): RegionPart() for column in read_columns(directory / scenario.demand.trace)}
+    if len(named) > MAX_REGIONS:
+        raise InvalidRequest("trace", f"the trace has {len(named)} columns of demand, at most {MAX_REGIONS} are simulated")
+    return replace(scenario, regions=named)
+
+
+def _as_region(column: str) -> Region:
+    return re.sub(r"[^a-z0-9_-]", "-", column.lower())[:63]
 
 
 def _trace(demand: DemandPart, regions: tuple[Region, ...], directory: Path, seed: int) -> Trace:
-    if demand.trace is not None:
-        return read_trace(directory / demand.trace, regions, scale=demand.scale, skip=demand.skip, most=demand.bins)
-    mean = demand.mean * demand.scale
-    if demand.shape == "follow_the_sun":
-        return follow_the_sun(regions, bins=demand.bins, mean=mean, seed=seed)
-    rng = random.Random(f"{seed}/demand")  # noqa: S311 - repeatable, not secret
-    bins = [_bin(demand, number, len(regions), mean, rng) for number in range(demand.bins)]
-    return Trace(regions, tuple(bins), (f"demand was generated: {demand.shape}, seed {seed}",))
-
-
-def _bin(demand: DemandPart, number: int, regions: int, mean: float, rng: random.Random) -> tuple[int, ...]:
-    place = number / demand.bins
-    levels = []
-    for region in range(regions):
-        level = mean
-        if demand.shape == "drift":
-            level = mean * (1 + math.sin(2 * math.pi * (2 * place + region / regions)))
-        elif demand.shape == "bursts" and rng.random() < 0.05:
-            level = mean * demand.factor
-        elif demand.shape == "idle_then_jump":
-            busy = region == int(place * regions) % regions
-            level = mean if busy else mean / demand.factor
-        levels.append(max(0, round(rng.gauss(level, math.sqrt(level)))))
-    return tuple(levels)
+    if demand.trace is None:
+        return shaped(demand, regions, seed)
+    return read_trace(directory / demand.trace, regions, scale=demand.scale, skip=demand.skip, most=demand.bins)
 
 
 def _spread(trace: Trace, bin_s: float, seed: int) -> list[Request]:
