@@ -1,4 +1,4 @@
-"""When how much is asked for, where: from a trace, from a list of requests, or made up. The same seed, the same demand."""
+"""When how much is asked for, where: from a trace, a list of requests, or made up. The same seed, the same demand."""
 
 import csv
 import math
@@ -47,7 +47,7 @@ class Workload:
 
 
 def workload(scenario: Scenario, directory: Path) -> Workload:
-    """Paths are relative to the scenario's `directory`. Nobody asks in a region that is down. Raises `InvalidRequest`."""
+    """Paths are relative to `directory`. Nobody asks in a region that is down. Raises `InvalidRequest`."""
     regions = tuple(scenario.regions)
     demand = scenario.demand
     if demand.requests is not None:
@@ -72,7 +72,9 @@ def with_regions(scenario: Scenario, directory: Path) -> Scenario:
         return scenario
     named = {_as_region(column): RegionPart() for column in read_columns(directory / scenario.demand.trace)}
     if len(named) > MAX_REGIONS:
-        raise InvalidRequest("trace", f"the trace has {len(named)} columns of demand, at most {MAX_REGIONS} are simulated")
+        raise InvalidRequest(
+            "trace", f"the trace has {len(named)} columns of demand, at most {MAX_REGIONS} are simulated"
+        )
     return replace(scenario, regions=named)
 
 

@@ -1,4 +1,4 @@
-"""The product itself, region by region, in virtual time: agents, services, coordinator and planner as they are shipped."""
+"""The product itself in virtual time: agents, services, coordinator and planner, as they are shipped."""
 
 import asyncio
 from collections.abc import Callable
@@ -37,7 +37,10 @@ def period_of(bin_s: float) -> tuple[str, float]:
 
 
 class Deployment:
-    """`fast_paths` False: nothing moves but in rounds, no claims and nothing urgent."""
+    """`fast_paths` False: nothing moves but in rounds, no claims and nothing urgent.
+
+    All processes have been there for a bin before the scenario begins, and nobody has asked for anything yet.
+    """
 
     def __init__(self, work: Workload, scenario: Scenario, settings: Settings, *, fast_paths: bool) -> None:
         self._work = work
@@ -47,7 +50,8 @@ class Deployment:
         self._period, self._period_s = period_of(work.bin_s)
         self._pace = self._period_s / work.bin_s
         self._clock = VirtualClock()
-        self._etcd = ObservedEtcd(self._clock, EPOCH, self._pace)
+        self._began = EPOCH + self._period_s
+        self._etcd = ObservedEtcd(self._clock, self._began, self._pace)
         self._outcome = Outcome(work.regions, work.limit)
         self._servers: list[RegionServer] = []
         self._coordinator_link = Link(0.0, settings.timeout_s * self._pace)
@@ -55,14 +59,13 @@ class Deployment:
     async def play(self, on_bin: Callable[[int], None] = lambda _: None) -> Outcome:
         """`on_bin` hears of each bin that begins."""
         policy = {"period": self._period}
-        await put_limit(
-            self._etcd, KEY, Kind.CONSUMABLE, LimitSource.PLAN, VersionedLimit(self._work.limit, 1), policy
-        )
+        await put_limit(self._etcd, KEY, Kind.CONSUMABLE, LimitSource.PLAN, VersionedLimit(self._work.limit, 1), policy)
         for name, part in self._scenario.regions.items():
             await self._etcd.swap_region(RegionRecord(name, part.weight), 0)
             link = Link(part.round_trip_s * self._pace, self._settings.timeout_s * self._pace)
             self._servers.append(self._server(name, link, LeanStore(name)))
         self._coordinator = self._start_coordinator()
+        await asyncio.sleep(self._period_s)
         watching = asyncio.create_task(self._sample(on_bin))
         happening = [asyncio.create_task(self._happen(one)) for one in self._work.happenings]
         await asyncio.gather(*(self._drive(number) for number in range(len(self._servers))))
@@ -91,13 +94,10 @@ class Deployment:
 
     async def _drive(self, number: int) -> None:
         """The callers of one region."""
-        loop = asyncio.get_running_loop()
         waiting: set[asyncio.Task[None]] = set()
         mine = (one for one in self._work.requests if one.region == number)
         for serial, request in enumerate(mine):
-            delay = request.at * self._pace - loop.time()
-            if delay > 0:
-                await asyncio.sleep(delay)
+            await asyncio.sleep(self._began + request.at * self._pace - self._clock.now())
             if self._scenario.wait_s:
                 task = asyncio.create_task(self._ask(serial, request))
                 waiting.add(task)
@@ -113,7 +113,7 @@ class Deployment:
         began = self._clock.now()
         outcome = await service.reserve(asked, self._scenario.wait_s * self._pace)
         now = self._clock.now()
-        bin_ = int((now - EPOCH) // self._period_s)
+        bin_ = int((now - self._began) // self._period_s)
         if not isinstance(outcome, Granted):
             self._outcome.deny(bin_, request.region, request.used)
             return

@@ -1,4 +1,4 @@
-"""What others would do with the same demand. Each is ours, after its published description, and keeps no time of ours."""
+"""What others would do with the same demand. Each was written here, after its published description."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

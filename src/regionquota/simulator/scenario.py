@@ -33,8 +33,8 @@ class RegionPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A trace (CSV: a bin column, then one per region), or a `shape` that is generated: `mean` units per bin and region,
-    `factor` times as much in a burst or after a jump.
+    """A trace (CSV: a bin column, then one per region), or a `shape` that is generated: `mean` units per bin and
+    region, `factor` times as much in a burst or after a jump.
 
     `requests` is a CSV of single requests instead: time, units reserved, units used on top of a `most` reserved.
     """
@@ -171,5 +171,6 @@ def _check_overlaps(events: Sequence[EventPart], where: str) -> None:
             continue
         if max(one.at_s, other.at_s) < min(one.until_s or math.inf, other.until_s or math.inf):
             raise InvalidRequest(
-                "scenario", f"{where}: events[{first}] and events[{second}] overlap: let one end before the other begins"
+                "scenario",
+                f"{where}: events[{first}] and events[{second}] overlap: let one end before the other begins",
             )
