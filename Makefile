@@ -2,12 +2,13 @@ PYTHON ?= python3
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 EXPLORE_ARGS ?=
+CHAOS_ARGS ?=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench explore ablations lint clean
+.PHONY: help setup demo test bench explore chaos ablations lint clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +31,9 @@ bench: setup  ## measure reserves beside pgbench, about four minutes (BENCH_ARGS
 explore: setup  ## explore up to a million interleavings, in at most ten minutes (EXPLORE_ARGS="--seconds 60")
 	$(BIN)/regionquota explore $(EXPLORE_ARGS)
 	$(BIN)/regionquota explore --exhaustive
+
+chaos: setup  ## break real processes under load and prove that nothing is lost, about ten minutes (CHAOS_ARGS="--list")
+	$(BIN)/regionquota chaos $(CHAOS_ARGS)
 
 ablations: setup  ## take out each safeguard, and write down what goes wrong (docs/ablations.md)
 	$(BIN)/regionquota explore --ablate all --table docs/ablations.md

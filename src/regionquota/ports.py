@@ -295,8 +295,8 @@ class RegionStore(Protocol):
     ) -> Holding | None:
         """`core.slice.apply` in one transaction, with a row in the slice ledger if the slice changed.
 
-        `within` names an incarnation that is being compared with etcd: then `core.slice.apply_strictly`. Raises
-        `StoreUnavailable` where the server is in another by now.
+        `core.slice.apply_strictly` in an incarnation that is not trusted. `within` names one that is being compared
+        with etcd: raises `StoreUnavailable` where the server is in another by now.
         """
         ...
 
@@ -305,7 +305,7 @@ class RegionStore(Protocol):
         ...
 
     async def trust(self, name: str) -> bool:
-        """Let the slices in this incarnation be spent. False: the server is in another by now."""
+        """Let the slices in this incarnation be spent. False: it, or the standing of this process, is over by now."""
         ...
 
     async def holding(self, key: QuotaKey) -> Holding | None: ...

@@ -1,4 +1,4 @@
-"""What the outside must offer so that a region that runs short is heard before the next round. As the ports in `ports`."""
+"""What the outside must offer so that a region that runs short is heard before the next round. As those in `ports`."""
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass

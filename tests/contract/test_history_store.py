@@ -1,7 +1,9 @@
 """What every `HistoryStore` promises, and what is read and written in a history only while it runs."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -153,6 +155,21 @@ async def test_nothing_is_read_or_written_in_it_once_it_has_ended(store: Etcd, h
     assert (revision, allocation(100)) == await store.bound(bound(name)).read(QUOTA)
 
 
+async def test_an_evicted_region_writes_nothing(store: Etcd) -> None:
+    await stand(store, RUNNING)
+    bond = bound()
+    allocations = store.bound(bond)
+    bond.is_evicted = True
+    for refused in (
+        allocations.swap(QUOTA, 0, allocation(100)),
+        allocations.swap_all([(QUOTA, 0, allocation(100))]),
+        allocations.remove(QUOTA, 1),
+    ):
+        with pytest.raises(EtcdUnavailable, match="is evicted"):
+            await refused
+    assert (0, None) == await allocations.read(QUOTA)
+
+
 async def test_nothing_is_read_by_a_process_that_has_not_met_it(store: Etcd) -> None:
     await stand(store, RUNNING)
     with pytest.raises(EtcdUnavailable):
@@ -183,9 +200,64 @@ async def test_an_etcd_that_remembers_less_than_was_seen_is_not_asked_again(stor
 async def test_another_cluster_is_not_asked_again(etcd: EmbeddedEtcd) -> None:
     bond = Bond(Standing("first"), Seen(Sight(12345, 1)))
     async with EtcdClient.connect([etcd.endpoint], prefix=f"/{uuid4()}/", bond=bond) as client:
-        with pytest.raises(WentBackwards, match="another cluster answers"):
+        with pytest.raises(WentBackwards, match=r"another cluster answers.*region recover"):
             await client.directory.regions()
         assert (0, None) == await client.histories.read()
+
+
+class Overtaken:
+    """A process bound to a history that is being recovered. What it reads first is answered before the recovery
+    rewrites the document and ends, what it reads next is answered after that.
+    """
+
+    def __init__(self, client: EtcdClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._client = client
+        self._ended = asyncio.Event()
+        self._scan, self._get = client.gateway.scan, client.gateway._get
+        monkeypatch.setattr(client.gateway, "scan", self.scan)
+        monkeypatch.setattr(client.gateway, "_get", self.get)
+
+    async def begin(self) -> None:
+        await self._client.histories.swap(RECOVERING, 0)
+        await self._client.allocations_in(RECOVERING).swap(QUOTA, 0, allocation(100, eu=50))
+
+    async def end(self) -> None:
+        if not self._ended.is_set():
+            recovering = self._client.allocations_in(RECOVERING)
+            key = self._client.allocations.key_of(QUOTA)
+            (entry,) = (await self._scan(key))[1]
+            await recovering.swap(QUOTA, entry.revision, allocation(100, eu=20))
+            at, _ = await self._client.histories.read()
+            await self._client.histories.swap(History("next"), at)
+            self._ended.set()
+
+    async def scan(self, prefix: bytes, **more: Any) -> Any:
+        found = await self._scan(prefix, **more)
+        await self.end()
+        return found
+
+    async def get(self, key: bytes) -> Any:
+        if key.endswith(b"history"):
+            await self._ended.wait()
+            return await self._get(key)
+        found = await self._get(key)
+        await self.end()
+        return found
+
+
+async def test_what_was_read_before_a_recovery_ended_is_read_again(
+    etcd: EmbeddedEtcd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for look in ("read", "list"):
+        async with EtcdClient.connect([etcd.endpoint], prefix=f"/{uuid4()}/", bond=bound("next")) as client:
+            world = Overtaken(client, monkeypatch)
+            await world.begin()
+            if look == "read":
+                _, found = await client.allocations.read(QUOTA)
+            else:
+                _, (stored,) = await client.allocations.list()
+                found = stored.allocation
+            assert allocation(100, eu=20) == found, look
 
 
 async def test_an_operators_command_writes_in_the_history_that_it_has_read(etcd: EmbeddedEtcd) -> None:

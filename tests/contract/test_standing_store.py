@@ -1,17 +1,20 @@
 """What a region's database remembers of etcd's history, and what it refuses because of it."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
+from tests.bound import bound_store
 from tests.contract import region_store_fixtures as fixtures
 from tests.core.builders import NOON, QUOTA, allocation, reservation_name, reserve
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.adapters.postgres.standing import PostgresStandingStore
 from regionquota.adapters.postgres.store import PostgresRegionStore
-from regionquota.adapters.postgres.transaction import Distrust, open_pool
+from regionquota.adapters.postgres.transaction import Deadlines, Distrust, open_pool
 from regionquota.core.allocation import Allocation
+from regionquota.core.commands import Adjust
 from regionquota.core.history import Bond, Seen, Sight, Standing
 from regionquota.core.slice import Holding
 from regionquota.errors import NotTrusted, StoreUnavailable, WentBackwards
@@ -21,30 +24,26 @@ from regionquota.ports import RegionStore
 server, migrated_database, database = fixtures.server, fixtures.migrated_database, fixtures.database
 
 ONE = reservation_name(1)
-FIRST, NEXT = Standing("first"), Standing("next")
+FIRST, AGAIN, NEXT = Standing("first"), Standing("first", 1), Standing("next")
 
 
 @dataclass
 class Region:
-    """`bound` applies allocations as a process with that bond does."""
+    """`process` is the store as a process with that bond has it."""
 
     standings: StandingStore
     store: RegionStore
-    bound: Callable[[Bond], Callable[[Allocation, int], Awaitable[Holding | None]]]
+    process: Callable[[Bond], RegionStore]
+
+    def bound(self, bond: Bond) -> Callable[[Allocation, int], Awaitable[Holding | None]]:
+        """Applies allocations as a process with that bond does."""
+        return lambda document, revision: self.process(bond).apply(QUOTA, document, revision, NOON)
 
 
 @pytest.fixture
 def memory_region() -> Region:
     store = MemoryRegionStore("eu")
-
-    def bound(bond: Bond) -> Callable[[Allocation, int], Awaitable[Holding | None]]:
-        async def apply(document: Allocation, revision: int) -> Holding | None:
-            store.require_standing(bond, QUOTA, document, revision)
-            return await store.apply(QUOTA, document, revision, NOON)
-
-        return apply
-
-    return Region(store, store, bound)
+    return Region(store, store, lambda bond: bound_store(store, bond))
 
 
 @pytest.fixture
@@ -53,12 +52,11 @@ async def postgres_region(database: str) -> AsyncIterator[Region]:
     pool = await open_pool(database, password=None, size=4, deadlines=fixtures.PATIENT, distrust=Distrust.EVERY_START)
     store = PostgresRegionStore(pool, "eu", fixtures.PATIENT)
     await store.trust((await store.incarnation()).name)
-
-    def bound(bond: Bond) -> Callable[[Allocation, int], Awaitable[Holding | None]]:
-        one = PostgresRegionStore(pool, "eu", fixtures.PATIENT, bond=bond)
-        return lambda document, revision: one.apply(QUOTA, document, revision, NOON)
-
-    yield Region(PostgresStandingStore(pool, fixtures.PATIENT), store, bound)
+    yield Region(
+        PostgresStandingStore(pool, fixtures.PATIENT),
+        store,
+        lambda bond: PostgresRegionStore(pool, "eu", fixtures.PATIENT, bond=bond),
+    )
     pool.terminate()
 
 
@@ -141,6 +139,40 @@ async def test_after_an_eviction_nothing_is_admitted_until_it_was_compared(regio
         await region.store.transact([reserve(1, name=ONE)], NOON)
 
 
+async def distrust(region: Region) -> str:
+    """The incarnation that is to be compared with etcd, after another eviction."""
+    await region.standings.adopt(None, FIRST)
+    await region.bound(Bond(FIRST))(allocation(100, eu=50), 10)
+    await region.standings.adopt(FIRST, AGAIN)
+    if isinstance(region.store, PostgresRegionStore):
+        await region.store._pool.expire_connections()
+    return (await region.store.incarnation()).name
+
+
+async def test_what_was_compared_before_an_eviction_is_not_trusted(region: Region) -> None:
+    name = await distrust(region)
+    assert not await region.process(Bond(FIRST)).trust(name)
+    assert not (await region.store.incarnation()).is_trusted
+    assert await region.process(Bond(AGAIN)).trust(name)
+    assert (await region.store.incarnation()).is_trusted
+
+
+async def test_an_evicted_region_holds_nothing_whatever_it_hears(region: Region) -> None:
+    name = await distrust(region)
+    await region.store.transact([Adjust(QUOTA, 3, "a", b"a", "because")], NOON)
+    evicted = region.process(Bond(AGAIN, is_evicted=True))
+    held = await evicted.apply(QUOTA, allocation(100, eu=50), 11, NOON, within=name)
+    assert held is not None
+    assert (0, 3) == (held.slice, held.counter.debt)
+    await evicted.trust(name)
+    held = await evicted.apply(QUOTA, allocation(100, eu=60), 12, NOON)
+    assert held is not None
+    assert 0 == held.slice
+    readmitted = await region.process(Bond(AGAIN)).apply(QUOTA, allocation(100, eu=60), 12, NOON)
+    assert readmitted is not None
+    assert (60, 0) == (readmitted.slice, readmitted.counter.debt)
+
+
 async def test_a_new_history_alone_stops_no_admission(region: Region) -> None:
     await region.standings.adopt(None, FIRST)
     await region.bound(Bond(FIRST))(allocation(100, eu=50), 10)
@@ -191,3 +223,18 @@ async def test_a_document_that_owns_less_than_is_held_shows_that_etcd_went_backw
     held = await region.store.holding(QUOTA)
     assert held is not None
     assert (50, 10) == (held.slice, held.revision)
+
+
+async def test_an_adoption_takes_as_long_as_it_has_to(database: str) -> None:
+    """Longer than a statement of the service may: every counter is written, and callers are waited for."""
+    await fixtures.query(database, "INSERT INTO region_identity (region) VALUES ('eu') ON CONFLICT DO NOTHING")
+    hasty = Deadlines(statement=0.1, lock=0.05)
+    pool = await open_pool(database, password=None, size=2, deadlines=hasty)
+    async with pool.acquire() as other, other.transaction():
+        await other.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        await other.fetch("SELECT FROM region_identity FOR SHARE")
+        adopting = asyncio.create_task(PostgresStandingStore(pool, hasty).adopt(None, FIRST))
+        await asyncio.sleep(0.5)
+        assert not adopting.done()
+    assert await adopting
+    pool.terminate()

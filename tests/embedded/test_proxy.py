@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from regionquota.embedded import TcpProxy
+from regionquota.embedded.proxy import Way
 
 QUIET_SECONDS = 0.2
 
@@ -203,3 +204,26 @@ async def test_a_stopped_proxy_starts_again_on_its_port_also_when_cut(proxy: Tcp
     again = await dial(proxy)
     await again.say(b"hello")
     assert b"hello" == await again.hear(5)
+
+
+class Censor:
+    """Stops a connection at the first chunk towards the client that holds a word."""
+
+    def __init__(self, word: bytes) -> None:
+        self._word = word
+
+    def passes(self, way: Way, data: bytes) -> bool:
+        return way is not Way.TO_CLIENT or self._word not in data
+
+
+async def test_an_inspector_closes_a_connection_at_what_must_not_pass(proxy: TcpProxy, dial: Dialler) -> None:
+    censored = TcpProxy("127.0.0.1", proxy.listen_port, inspect=lambda: Censor(b"secret"))
+    await censored.start()
+    try:
+        line = await dial(censored)
+        await line.say(b"hello")
+        assert b"hello" == await line.hear(5)
+        await line.say(b"a secret")
+        assert await line.is_closed()
+    finally:
+        await censored.stop()

@@ -139,7 +139,7 @@ class Deployment:
     async def readmit(self, region: str, **evidence: bool) -> Readmitted:
         said = {"database_lost": False, "nothing_used": False} | evidence
         async with self.operator() as client:
-            return await readmit_region(client.allocations, client.directory, client.histories, region, **said)
+            return await readmit_region(client.allocations, client.directory, client.histories, region, CLOCK, **said)
 
     async def recover(self, patience_s: float = 15.0) -> None:
         async with self.operator() as client:

@@ -1,5 +1,6 @@
 """A database that lost a decrease: what it gave away stays with the one who has it."""
 
+from collections.abc import Sequence
 from copy import deepcopy
 
 import pytest
@@ -12,6 +13,7 @@ from regionquota.core.allocation import LimitSource, Move, VersionedLimit, grant
 from regionquota.core.commands import Commit, Denied, Granted
 from regionquota.core.quota import Kind
 from regionquota.errors import EtcdUnavailable, NotTrusted
+from regionquota.ports import Stored
 from regionquota.region.steps import synchronise
 from regionquota.region.trust import Trust
 
@@ -61,6 +63,32 @@ async def test_a_lost_decrease_is_made_again_before_anybody_may_spend_it() -> No
     assert (30, 70) == world.slices()
     [denied, granted] = await world.replica.transact([reserve(31, name="c"), reserve(30, name="d")], NOON)
     assert (Denied, Granted) == (type(denied), type(granted))
+
+
+class Listed(MemoryCoordination):
+    """What a process has listed before others went on."""
+
+    async def list(self) -> tuple[int, Sequence[Stored]]:
+        return self.listed
+
+    def __init__(self, etcd: MemoryCoordination) -> None:
+        super().__init__(Clock(NOON))
+        self.listed = finish(etcd.list())
+
+
+async def test_what_another_process_heard_meanwhile_leaves_nothing_that_is_not_owned() -> None:
+    world = World(used=0)
+    world.fail_over()
+    world.replica.trusted = world.replica.life
+    await world.replica.transact([reserve(50, name="b")], NOON)
+    world.replica.life += 1
+    slow = Trust("eu", Listed(world.etcd), world.replica, world.clock)
+    revision, document = await world.etcd.read(QUOTA)
+    assert document is not None
+    await world.etcd.swap(QUOTA, revision, request_moves(document, [Move("n", "us", None, 1)]))
+    world.synchronise("eu")
+    await slow.step()
+    assert (30, 70) == world.slices()
 
 
 async def test_what_was_spent_of_it_meanwhile_is_owed() -> None:

@@ -77,6 +77,7 @@ async def readmit(
                 connected.directory,
                 connected.histories,
                 region,
+                SystemClock(),
                 database_lost=database_lost,
                 nothing_used=nothing_used,
                 on_document=told,

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import structlog
 
 from regionquota.coordinator.alerts import Alerts
+from regionquota.coordinator.documents import Documents
 from regionquota.coordinator.liveness import Liveness, update
-from regionquota.coordinator.rounds import Round, run_round
+from regionquota.coordinator.rounds import Round, run_round, run_urgent
 from regionquota.coordinator.urgent import Cries
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Policy
@@ -46,6 +47,7 @@ class Coordinator:
         *,
         on_round: Callable[[Round, int], None] = lambda _round, _frozen: None,
         cries: Cries | None = None,
+        documents: Documents | None = None,
         alerts: Alerts | None = None,
     ) -> None:
         self._name = name
@@ -56,6 +58,7 @@ class Coordinator:
         self._tempo = tempo
         self._on_round = on_round
         self._cries = cries
+        self._documents = documents
         self._records: Mapping[Region, RegionRecord] = {}
         self._alerts = alerts
         self._liveness = Liveness(tempo.freeze_after)
@@ -79,6 +82,10 @@ class Coordinator:
             asyncio.create_task(forever("hold the leadership", self.hold, self._tempo.leader_ttl / 3)),
             asyncio.create_task(forever("plan", self.plan, self._tempo.interval)),
         ]
+        if self._documents is not None:
+            self._tasks.append(
+                asyncio.create_task(forever("follow allocations", self._documents.follow, RETRY_PAUSE_S))
+            )
         if self._cries is not None:
             self._tasks += [
                 asyncio.create_task(forever("hear who runs short", self._cries.listen, RETRY_PAUSE_S)),
@@ -112,16 +119,15 @@ class Coordinator:
         fence = self._fence
         if fence is None or not self.is_leader or not self._records:
             return
-        done = await run_round(
+        done = await run_urgent(
+            urgent,
             self._records,
             self._allocations,
             self._directory,
             fence,
             self._policy,
-            round_s=self._tempo.interval,
             now=self._clock.now(),
             new_id=lambda: secrets.token_hex(6),
-            urgent=urgent,
         )
         self._on_round(done, sum(record.frozen is not None for record in self._records.values()))
 
@@ -144,6 +150,7 @@ class Coordinator:
             round_s=self._tempo.interval,
             now=now,
             new_id=lambda: secrets.token_hex(6),
+            known=self._documents,
         )
         self._on_round(done, sum(record.frozen is not None for record in records.values()))
         if self._alerts is not None:

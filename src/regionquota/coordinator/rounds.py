@@ -3,9 +3,10 @@
 A round may be abandoned anywhere and repeated by anyone; every write is one fenced compare-and-swap.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from regionquota.coordinator.documents import Documents
 from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
 from regionquota.core.demand import Demand, Need, needs
@@ -38,22 +39,68 @@ async def run_round(
     round_s: float,
     now: float,
     new_id: Callable[[], str],
-    urgent: Heard | None = None,
+    known: Documents | None = None,
 ) -> Round:
-    """`urgent`: only these quotas, by what their regions have just said; of other regions by their last report."""
-    states = {name: _state(record) for name, record in records.items()}
+    """Of `known` documents only the active ones are looked at; where they are not known all are read."""
+    states = {name: state_of(record) for name, record in records.items()}
     reports = await directory.demand()
-    short: dict[QuotaKey, set[Region]] = {}
-    if urgent is None:
-        demand = needs(reports)
+    demand = needs(reports)
+    evicted_before = any(record.status is RegionStatus.EVICTED for record in records.values())
+    if known is None or not known.is_complete:
         _, documents = await allocations.list()
+        active: Collection[Stored] = documents
     else:
-        for region, word in urgent.short:
-            short.setdefault(word.key, set()).add(region)
-        lately = {(region, word.key) for region, word in urgent.lately}
-        others = [(at, word) for at, word in reports if word.key in short and (at, word.key) not in lately]
-        demand = needs([*others, *urgent.lately])
-        documents = [Stored(key, *await allocations.read(key)) for key in short]
+        documents = list(known.all)
+        active = documents if evicted_before else known.active(demand)
+    evicted = await _still_evicted(records, directory)
+
+    def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
+        settled = _without_evicted(allocation, evicted, now)
+        return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s)
+
+    done = await _carry_out(active, reports, wanted, allocations, fence, now, new_id)
+    return replace(done, documents=documents)
+
+
+async def run_urgent(
+    heard: Heard,
+    records: Mapping[Region, RegionRecord],
+    allocations: AllocationStore,
+    directory: Directory,
+    fence: Fence,
+    policy: Policy,
+    *,
+    now: float,
+    new_id: Callable[[], str],
+) -> Round:
+    """Only what is cried for, by what its regions have just said; of other regions by their last report."""
+    states = {name: state_of(record) for name, record in records.items()}
+    short: dict[QuotaKey, set[Region]] = {}
+    for region, word in heard.short:
+        short.setdefault(word.key, set()).add(region)
+    newer = {(region, word.key) for region, word in heard.lately}
+    reports = [(at, word) for at, word in await directory.demand() if word.key in short and (at, word.key) not in newer]
+    reports += [(at, word) for at, word in heard.lately if word.key in short]
+    demand = needs(reports)
+    documents = [Stored(key, *await allocations.read(key)) for key in short]
+
+    def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
+        smallest = max(1, int(allocation.limit * policy.smallest_move_share))
+        return allocation, relieve(allocation, demand[key], short[key], states, smallest)
+
+    return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
+
+
+async def _carry_out(
+    documents: Collection[Stored],
+    reports: Sequence[tuple[Region, Demand]],
+    wanted: Callable[[QuotaKey, Allocation], tuple[Allocation, Plan]],
+    allocations: AllocationStore,
+    fence: Fence,
+    now: float,
+    new_id: Callable[[], str],
+) -> Round:
+    """`wanted` says of each document what it should say before anything moves, and what is to move."""
     granted, lost = 0, 0
     moves: list[tuple[QuotaKey, Move]] = []
     failed: list[tuple[QuotaKey, str]] = []
@@ -62,13 +109,8 @@ async def run_round(
             continue
         before = stored.allocation
         try:
-            settled = _without_evicted(before, records, now)
-            if urgent is None:
-                wanted = plan(settled, demand.get(stored.key, _NOBODY), states, policy, round_s)
-            else:
-                smallest = max(1, int(before.limit * policy.smallest_move_share))
-                wanted = relieve(settled, demand[stored.key], short[stored.key], states, smallest)
-            changed = _carry_into(settled, wanted, now, new_id)
+            settled, planned = wanted(stored.key, before)
+            changed = _carry_into(settled, planned, now, new_id)
         except Exception as error:  # noqa: BLE001 - one quota that cannot be planned must not stop the others
             failed.append((stored.key, repr(error)))
             continue
@@ -77,15 +119,15 @@ async def run_round(
         if await allocations.swap(stored.key, stored.revision, changed, fence) is None:
             lost += 1
             continue
-        granted += sum(wanted.grants.values())
+        granted += sum(planned.grants.values())
         moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
-    return Round(documents, reports, granted, moves, lost, failed)
+    return Round(tuple(documents), reports, granted, moves, lost, failed)
 
 
 _NOBODY: Mapping[Region, Need] = {}
 
 
-def _state(record: RegionRecord) -> RegionState:
+def state_of(record: RegionRecord) -> RegionState:
     return RegionState(
         weight=record.weight,
         frozen=record.frozen is not None or record.status is RegionStatus.EVICTED,
@@ -93,11 +135,19 @@ def _state(record: RegionRecord) -> RegionState:
     )
 
 
-def _without_evicted(allocation: Allocation, records: Mapping[Region, RegionRecord], now: float) -> Allocation:
+async def _still_evicted(records: Mapping[Region, RegionRecord], directory: Directory) -> Sequence[Region]:
+    """To be asked once the documents were read: what a region was given after it was readmitted is not in them yet."""
+    evicted = [name for name, record in records.items() if record.status is RegionStatus.EVICTED]
+    if not evicted:
+        return ()
+    now = await directory.regions()
+    return [name for name in evicted if name in now and now[name].record.status is RegionStatus.EVICTED]
+
+
+def _without_evicted(allocation: Allocation, evicted: Sequence[Region], now: float) -> Allocation:
     """What an eviction has left to do: an operator's command may have been interrupted, or a claim came late."""
-    for name, record in records.items():
-        if record.status is RegionStatus.EVICTED:
-            allocation = evict(allocation, name, now)
+    for name in evicted:
+        allocation = evict(allocation, name, now)
     return release_ended(allocation, now)
 
 

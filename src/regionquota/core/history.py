@@ -49,6 +49,9 @@ class Standing:
     evictions: int = 0
     evictions_before: int = 0
 
+    def agrees_with(self, other: "Standing") -> bool:
+        return (self.history, self.evictions) == (other.history, other.evictions)
+
 
 @dataclass(frozen=True, slots=True)
 class Sight:
@@ -90,9 +93,12 @@ class Bond:
     So nothing that was read under one is ever written under another, however long it waited in between.
     """
 
-    def __init__(self, standing: Standing | None = None, seen: Seen | None = None) -> None:
+    def __init__(self, standing: Standing | None = None, seen: Seen | None = None, *, is_evicted: bool = False) -> None:
         self._standing = standing
         self.seen: Final = seen or Seen()
+        self.is_evicted = is_evicted
+        """Until it is readmitted the region owns nothing, whatever documents say that an eviction has not come to yet:
+        its slices are taken away, and it writes no document. Bound before that is known, nobody may be."""
 
     @property
     def standing(self) -> Standing | None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from regionquota.core import counter as counters
 from regionquota.core.allocation import Allocation
 from regionquota.core.counter import Counter
+from regionquota.core.eviction import evict
 from regionquota.core.periods import Epoch, epoch_of
 from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import GLOBAL_SCOPE, Kind, QuotaKey, Region, home_of
@@ -163,6 +164,24 @@ def apply_strictly(
     if applied is None or applied.slice <= owned:
         return applied
     return replace(applied, counter=counters.dispossess(applied.counter, owned, lenient=applied.lenient))
+
+
+def hear(
+    holding: Holding | None,
+    key: QuotaKey,
+    allocation: Allocation,
+    revision: int,
+    me: Region,
+    now: float,
+    *,
+    is_trusted: bool,
+    is_evicted: bool,
+) -> Holding | None:
+    """As `apply`, or strictly where the database is not trusted, or the region evicted: then it owns nothing at all."""
+    if is_evicted:
+        return apply_strictly(holding, key, evict(allocation, me, now), revision, me, now)
+    turn_to = apply if is_trusted else apply_strictly
+    return turn_to(holding, key, allocation, revision, me, now)
 
 
 def _same_fraction(before: Holding, changed: Holding, now: float) -> Holding:

@@ -69,6 +69,17 @@ class Daemon:
         if self._child is not None and self._child.running:
             await self._child.stop(STOP_PATIENCE_S)
 
+    async def kill(self) -> None:
+        """SIGKILL, as in a crash."""
+        if self._child is not None and self._child.running:
+            self._child.kill()
+            await self._child.wait()
+
+    def send(self, sig: signal.Signals) -> None:
+        """No effect when it is not running."""
+        if self._child is not None:
+            self._child.send(sig)
+
     async def wait(self) -> int:
         assert self._child is not None
         return await self._child.wait()

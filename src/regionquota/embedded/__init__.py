@@ -7,6 +7,7 @@ from regionquota.embedded.postgres import EmbeddedPostgres
 from regionquota.embedded.process import Child, die_with_parent
 from regionquota.embedded.proxy import TcpProxy
 from regionquota.embedded.scratch import scratch_directory
+from regionquota.embedded.standby import copy_of, promote, reach
 
 __all__ = [
     "Child",
@@ -14,8 +15,11 @@ __all__ = [
     "EmbeddedPostgres",
     "ProxyControl",
     "TcpProxy",
+    "copy_of",
     "die_with_parent",
     "free_port",
     "free_ports",
+    "promote",
+    "reach",
     "scratch_directory",
 ]

@@ -73,7 +73,7 @@ def is_cluster(data_dir: Path) -> bool:
 async def _fill(data_dir: Path, installation: Installation, template: Path | None) -> None:
     """Beside it, then renamed into place: a crash on the way leaves no half a cluster."""
     partial = data_dir.with_name(data_dir.name + ".partial")
-    _make_empty(partial, installation)
+    make_empty(partial, installation)
     if template is None:
         command = [str(installation.programs / "initdb"), "-D", str(partial), "-U", "postgres", "--auth=trust"]
         command += ["--encoding=utf8", "--locale=C", "--no-sync", "--no-instructions"]
@@ -85,7 +85,7 @@ async def _fill(data_dir: Path, installation: Installation, template: Path | Non
     partial.rename(data_dir)
 
 
-def _make_empty(directory: Path, installation: Installation) -> None:
+def make_empty(directory: Path, installation: Installation) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(mode=0o700)
     if installation.user is not None:

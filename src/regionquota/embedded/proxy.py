@@ -6,8 +6,9 @@ Plain sockets and no streams: a transport would go on sending what it has buffer
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from regionquota.embedded.ports import LOOPBACK
 
@@ -27,10 +28,29 @@ class Way(Enum):
     TO_CLIENT = "to_client"
 
 
-class TcpProxy:
-    """`listen_port` 0 is chosen at the first start and kept for the life of this object."""
+class Inspector(Protocol):
+    """Looks at one connection. Chunks are as they come: a message may begin in one and end in another."""
 
-    def __init__(self, target_host: str, target_port: int, listen_port: int = 0) -> None:
+    def passes(self, way: Way, data: bytes) -> bool:
+        """False: neither this chunk nor anything after it arrives, and both ends are closed."""
+        ...
+
+
+class TcpProxy:
+    """`listen_port` 0 is chosen at the first start and kept for the life of this object.
+
+    `inspect` makes an inspector for each connection. `target_port` may be changed, for connections to come.
+    """
+
+    def __init__(
+        self,
+        target_host: str,
+        target_port: int,
+        listen_port: int = 0,
+        *,
+        inspect: Callable[[], Inspector] | None = None,
+    ) -> None:
+        self._inspect = inspect
         self.target_host = target_host
         self.target_port = target_port
         self.listen_port = listen_port
@@ -145,11 +165,12 @@ class TcpProxy:
     async def _relay(self, client: socket.socket, target: socket.socket) -> None:
         try:
             await asyncio.get_running_loop().sock_connect(target, (self.target_host, self.target_port))
+            inspector = None if self._inspect is None else self._inspect()
             async with asyncio.TaskGroup() as tasks:
                 for way, source, sink in (Way.TO_TARGET, client, target), (Way.TO_CLIENT, target, client):
                     under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_CHUNKS_IN_FLIGHT)
                     tasks.create_task(self._receive(source, under_way))
-                    tasks.create_task(self._deliver(under_way, sink, way))
+                    tasks.create_task(self._deliver(under_way, sink, way, inspector))
         except* OSError:
             pass  # either end broke it, or the target refused: both ends are closed now
 
@@ -160,7 +181,13 @@ class TcpProxy:
             data = await loop.sock_recv(source, _CHUNK_BYTES)
             await under_way.put((loop.time() + self.delay_seconds, data))
 
-    async def _deliver(self, under_way: asyncio.Queue[tuple[float, bytes]], sink: socket.socket, way: Way) -> None:
+    async def _deliver(
+        self,
+        under_way: asyncio.Queue[tuple[float, bytes]],
+        sink: socket.socket,
+        way: Way,
+        inspector: Inspector | None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         while True:
             due, data = await under_way.get()
@@ -171,5 +198,7 @@ class TcpProxy:
             if not data:
                 sink.shutdown(socket.SHUT_WR)
                 return
+            if inspector is not None and not inspector.passes(way, data):
+                raise ConnectionAbortedError
             await loop.sock_sendall(sink, data)
             self._passed[way] += len(data)

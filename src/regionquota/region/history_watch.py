@@ -54,28 +54,37 @@ class HistoryWatch:
         self._recall(sight)
         former = None if standing is None else standing.history
         by = f"{self._me} ({self._instance})"
-        history = await known_history(self._histories, self._bond, former, by, self._clock.now())
+        now = self._clock.now()
+        history = await known_history(self._histories, self._bond, former, by, now, self._is_evicted_anew)
         record = await self._histories.record(self._me)
         wanted = _standing_in(history, record, standing)
         if wanted != standing and wanted is not None and await self._standings.adopt(standing, wanted):
             _log.warning("another standing", region=self._me, history=wanted.history, evictions=wanted.evictions)
             standing, sight = await self._standings.recall()
             self._recall(sight)
-        self._bind_to(standing)
+        self._bind_to(standing, wanted, is_evicted=_is_evicted(record))
         self._say(history, standing)
         if standing is not None and _has_to_state(history, record, standing):
-            await self._state(standing)
+            await self._state(standing, history.phase)
         await self._remember(history)
 
     def _recall(self, sight: Sight) -> None:
         if self._bond.standing is None:
             self._bond.seen.recall(sight)
 
-    def _bind_to(self, standing: Standing | None) -> None:
-        if standing is not None and self._bond.standing is None:
-            self._bond.bind(standing)
-        elif self._bond.standing != standing:
+    async def _is_evicted_anew(self) -> bool:
+        """Who was evicted and has not obeyed yet holds more than it owns, no sign of an etcd gone backwards."""
+        bound = self._bond.standing
+        return bound is not None and _evictions(await self._histories.record(self._me)) > bound.evictions
+
+    def _bind_to(self, standing: Standing | None, wanted: Standing | None, *, is_evicted: bool) -> None:
+        """`is_evicted` was said of `wanted`: should there be another eviction since, the next step sees to it."""
+        bond = self._bond
+        if bond.standing is not None and bond.standing != standing:
             self._on_ended()
+        elif standing is not None and wanted is not None and standing.agrees_with(wanted):
+            bond.is_evicted = is_evicted
+            bond.bind(standing)
 
     def _say(self, history: History, standing: Standing | None) -> None:
         trouble = history.trouble or None
@@ -90,14 +99,19 @@ class HistoryWatch:
             _log.info("headroom moves again", region=self._me)
         self.trouble = trouble
 
-    async def _state(self, standing: Standing) -> None:
-        """Say what is held, once the slices cannot grow any more under a former standing."""
+    async def _state(self, standing: Standing, phase: Phase) -> None:
+        """Say what is held, once the slices cannot grow any more under a former standing.
+
+        An evicted region says it while history runs, as evidence of what is in use: once it holds nothing to spend.
+        """
         now = self._clock.now()
         if self._stated is not None and self._stated[0] == standing and now - self._stated[1] < STATE_INTERVAL_S:
             return
         if standing.evictions and not (await self._store.incarnation()).is_trusted:
             return  # what it has to give up it still has
         held = [_stated(holding) async for page in pages(self._store) for holding in page]
+        if phase is Phase.RUNNING and any(one.slice for one in held):
+            return
         await self._histories.state(Statement(self._me, standing, held))
         self._stated = standing, now
 
@@ -110,7 +124,7 @@ class HistoryWatch:
 
 def _standing_in(history: History, record: RegionRecord | None, standing: Standing | None) -> Standing | None:
     """What the region's standing has to be."""
-    evicted = 0 if record is None or record.eviction is None else record.eviction.number
+    evicted = _evictions(record)
     if standing is None:
         return None if history.phase is Phase.HALTED else Standing(history.name, evicted)
     if evicted > standing.evictions:
@@ -125,7 +139,15 @@ def _standing_in(history: History, record: RegionRecord | None, standing: Standi
 def _has_to_state(history: History, record: RegionRecord | None, standing: Standing) -> bool:
     if standing.history != history.name:
         return False
-    return history.phase is Phase.RECOVERING or (record is not None and record.status is RegionStatus.EVICTED)
+    return history.phase is Phase.RECOVERING or _is_evicted(record)
+
+
+def _is_evicted(record: RegionRecord | None) -> bool:
+    return record is not None and record.status is RegionStatus.EVICTED
+
+
+def _evictions(record: RegionRecord | None) -> int:
+    return 0 if record is None or record.eviction is None else record.eviction.number
 
 
 def _stated(held: Holding) -> Stated:

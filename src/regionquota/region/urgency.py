@@ -49,7 +49,7 @@ class Urgency:
         self._wake.set()
 
     async def serve(self) -> None:
-        """One cry; waits until something runs short. Raises `Unavailable`: it is forgotten, the next denial cries again."""
+        """One cry; waits until something runs short. Raises `Unavailable`: the next denial cries again."""
         await self._wake.wait()
         self._wake.clear()
         chosen = list(self._short)[:MAX_QUOTAS]

@@ -34,6 +34,7 @@ def settings_of(part: CoordinatorPart) -> Settings:
     shipped = Policy(
         pool_share=planner.pool_share,
         smallest_move_share=planner.smallest_move_share,
+        idle_move_share=planner.idle_move_share,
         growth_rounds=planner.growth_rounds,
         variance=planner.variance,
     )
@@ -54,7 +55,7 @@ def settings_of(part: CoordinatorPart) -> Settings:
         timeout_s=EtcdConfig(endpoints=("simulated:0",)).timeout_s,
         claim_share=chosen(part.claim_share, agent.claim_share),
         low_water=chosen(part.low_water, agent.low_water),
-        urgent_pause_s=0.3,
-        urgent_lead_s=1.0,
+        urgent_pause_s=agent.urgent_pause_s,
+        urgent_lead_s=agent.urgent_lead_s,
         policy=policy,
     )

@@ -73,8 +73,12 @@ class EtcdAllocationStore:
         return None
 
     async def list(self) -> tuple[int, Sequence[Stored]]:
-        revision, entries = await self._gateway.scan(self._keys.allocations)
-        self._binding.meet(await self._gateway.get(self._binding.key))
+        while True:
+            revision, entries = await self._gateway.scan(self._keys.allocations)
+            history = await self._gateway.get(self._binding.key)
+            if history is None or history.revision <= revision:
+                break  # else what was read may be of before a recovery that has ended since
+        self._binding.meet(history)
         return revision, list(self._reader.readable(entries, self.stored))
 
     async def damaged(self) -> Sequence[str]:

@@ -10,6 +10,8 @@ from regionquota.adapters.etcd.history_codec import decode_history, encode_histo
 from regionquota.core.history import Bond, History
 from regionquota.errors import EtcdUnavailable, HistoryEnded
 
+EVICTED: Final = "this region is evicted: it changes no allocation until it was readmitted (regionquota region readmit)"
+
 
 class Binding:
     """With a `bond`, nothing is read or written but in its history, while that is running.
@@ -45,7 +47,9 @@ class Binding:
         raise HistoryEnded(_say(history))
 
     def compare(self) -> Compare:
-        """To be part of every write."""
+        """To be part of every write. Raises `EtcdUnavailable` where nothing is to be written."""
+        if self._bond is not None and self._bond.is_evicted:
+            raise EtcdUnavailable(EVICTED)
         wanted = self._wanted()
         if wanted is None:
             return KVService.txn_compare_create_revision(self.key, 0)

@@ -80,12 +80,14 @@ class Gateway:
         return _entry(answer.kvs[0]) if answer.kvs else None
 
     async def get_with(self, key: bytes, later: bytes) -> tuple[Entry | None, Entry | None]:
-        """`later` is read as of the same revision or a later one. Not as a transaction: a full etcd refuses those."""
-        one, two = await asyncio.gather(self._get(key), self._get(later))
-        while two.header.revision < one.header.revision:
-            two = await self._get(later)
-        first, second = (_entry(answer.kvs[0]) if answer.kvs else None for answer in (one, two))
-        return first, second
+        """As of one revision at which both were so. Not as a transaction: a full etcd refuses those."""
+        while True:
+            one, two = await asyncio.gather(self._get(key), self._get(later))
+            while two.header.revision < one.header.revision:
+                two = await self._get(later)
+            first, second = (_entry(answer.kvs[0]) if answer.kvs else None for answer in (one, two))
+            if second is None or second.revision <= one.header.revision:
+                return first, second
 
     async def _get(self, key: bytes) -> Any:
         return await self._read(f"a read of {key.decode()}", lambda member: member.kv.get(key))
@@ -198,7 +200,9 @@ class Gateway:
 
     def _refuse_backwards(self, regardless: bool) -> None:
         if self.seen.broken is not None and not regardless:
-            raise WentBackwards(f"etcd went backwards ({self.seen.broken}): it is to be recovered")
+            raise WentBackwards(
+                f"etcd went backwards ({self.seen.broken}): nothing moves until regionquota region recover"
+            )
 
     async def _ask(self, what: str, call: Callable[[Member], Awaitable[T]]) -> T:
         member = self._members[self._current]

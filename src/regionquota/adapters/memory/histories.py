@@ -46,6 +46,11 @@ class BoundAllocations:
         self._bond = bond
         self._recovering = recovering
 
+    def _check_write(self) -> None:
+        self._check()
+        if self._bond.is_evicted:
+            raise EtcdUnavailable("this region is evicted: it changes no allocation until it was readmitted")
+
     def _check(self) -> None:
         """In the same step as what it stands before."""
         seen = self._bond.seen
@@ -67,15 +72,15 @@ class BoundAllocations:
     async def swap(
         self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
     ) -> int | None:
-        self._check()
+        self._check_write()
         return await self._etcd.swap(key, revision, allocation, fence)
 
     async def swap_all(self, changes: Sequence[tuple[QuotaKey, int, Allocation]]) -> int | None:
-        self._check()
+        self._check_write()
         return await self._etcd.swap_all(changes)
 
     async def remove(self, key: QuotaKey, revision: int) -> bool:
-        self._check()
+        self._check_write()
         return await self._etcd.remove(key, revision)
 
     async def list(self) -> tuple[int, Sequence[Stored]]:

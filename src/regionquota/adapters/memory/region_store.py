@@ -20,7 +20,7 @@ from regionquota.core.ledger import decide
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import DUE, HOLDING, Reservation, State
-from regionquota.core.slice import Holding, apply, apply_strictly, refuse_contradiction
+from regionquota.core.slice import Holding, hear, refuse_contradiction
 from regionquota.errors import NotTrusted, StoreUnavailable, WentBackwards
 from regionquota.ports import Backlog, BalanceCheck, Expired, Incarnation, Resharding, SliceEntry
 
@@ -170,13 +170,22 @@ class MemoryRegionStore:
         return name == str(self.life)
 
     async def apply(
-        self, key: QuotaKey, allocation: Allocation, revision: int, now: float, *, within: str | None = None
+        self,
+        key: QuotaKey,
+        allocation: Allocation,
+        revision: int,
+        now: float,
+        *,
+        within: str | None = None,
+        is_evicted: bool = False,
     ) -> Holding | None:
         if within not in (None, str(self.life)):
             raise StoreUnavailable("the server is in another incarnation by now")
         before = self._holdings.get(key)
-        turn_to = apply if within is None else apply_strictly
-        changed = turn_to(before, key, allocation, revision, self.region, now)
+        is_trusted = within is None and self.life == self.trusted
+        changed = hear(
+            before, key, allocation, revision, self.region, now, is_trusted=is_trusted, is_evicted=is_evicted
+        )
         if changed is None or changed == before:
             return changed
         closed, entries = turn(before, changed, now)
@@ -192,14 +201,17 @@ class MemoryRegionStore:
 
     def require_standing(self, bond: Bond, key: QuotaKey, allocation: Allocation, revision: int) -> None:
         """What goes before `apply` where a process is bound."""
-        if bond.standing is None or bond.standing != self.standing:
-            raise StoreUnavailable(f"the slices belong to {self.standing} by now")
-        if self.life == self.trusted:
+        self.require_bound(bond)
+        if self.life == self.trusted and not bond.is_evicted:
             try:
                 refuse_contradiction(self._holdings.get(key), allocation, revision, self.region)
             except WentBackwards as error:
                 bond.seen.contradict(str(error))
                 raise
+
+    def require_bound(self, bond: Bond) -> None:
+        if bond.standing is None or bond.standing != self.standing:
+            raise StoreUnavailable(f"the slices belong to {self.standing} by now")
 
     async def recall(self) -> tuple[Standing | None, Sight]:
         newest = max((held.revision for held in self._holdings.values()), default=0)

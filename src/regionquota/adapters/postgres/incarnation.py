@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+from regionquota.core.history import Standing
 from regionquota.errors import StoreUnavailable
 from regionquota.ports import Incarnation
 
@@ -20,7 +21,7 @@ SELECT system_identifier::text AS system, pg_is_in_recovery() AS is_recovering,
   FROM pg_control_system()
 """
 _TRUSTED: Final = "SELECT trusted IS NOT DISTINCT FROM $1 FROM region_identity"
-_TRUST: Final = "UPDATE region_identity SET trusted = $1"
+_TRUST: Final = "UPDATE region_identity SET trusted = $1 WHERE $2::text IS NULL OR (history, evictions) = ($2, $3)"
 
 
 if TYPE_CHECKING:  # generic in its stubs only
@@ -48,11 +49,18 @@ class FencedConnection(_Connection):
         """Once it is trusted it stays so."""
         self.is_trusted = bool(await self.fetchval(_TRUSTED, self.incarnation))
 
-    async def trust(self) -> None:
-        await self.execute(_TRUST, self.incarnation)
+    async def trust(self, standing: Standing | None) -> bool:
+        """What was compared under another standing says nothing."""
+        words = (None, 0) if standing is None else (standing.history, standing.evictions)
+        return bool(await self.execute(_TRUST, self.incarnation, *words) == "UPDATE 1")
 
 
 Pooled: TypeAlias = "PoolConnectionProxy[asyncpg.Record]"
+
+
+def life_of(conn: Pooled) -> str:
+    """The name of the incarnation that `conn` leads to; without a fence all are one."""
+    return cast(FencedConnection, conn).incarnation if hasattr(conn, "incarnation") else ""
 
 
 async def incarnation_of(conn: Pooled) -> Incarnation:
@@ -65,11 +73,11 @@ async def incarnation_of(conn: Pooled) -> Incarnation:
     return Incarnation(fenced.incarnation, fenced.is_trusted)
 
 
-async def trust(conn: Pooled, name: str) -> bool:
-    """Let what is there be spent. False: the server is in another incarnation than `name`."""
+async def trust(conn: Pooled, name: str, standing: Standing | None) -> bool:
+    """Let what is there be spent. False: the server is in another incarnation than `name`, or under another standing
+    than `standing` (None: whatever it is).
+    """
     fenced = cast(FencedConnection, conn)
     if (await incarnation_of(conn)).name != name:
         return False
-    if name:
-        await fenced.trust()
-    return True
+    return await fenced.trust(standing) if name else True

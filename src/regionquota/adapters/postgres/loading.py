@@ -3,6 +3,7 @@
 from collections.abc import Collection, Container, Iterable, Sequence
 
 from regionquota.adapters.postgres import rows
+from regionquota.adapters.postgres.incarnation import life_of
 from regionquota.adapters.postgres.memo import Memo
 from regionquota.adapters.postgres.sharding import Locked, Overtaken
 from regionquota.adapters.postgres.statements import LEDGER, READS
@@ -47,7 +48,7 @@ async def peek(conn: Connection, memo: Memo, names: Sequence[str], keys: Sequenc
     lines = {line.key for known in found for line in known.lines}
     wanted = rows.keys([*keys, *(key for key in lines if not memo.knows(key))])
     counters = await conn.fetch(READS["own_shards"], *wanted, slot) if wanted[0] else []
-    memo.remember(found, map(rows.counter_row_of, counters))
+    memo.remember(found, map(rows.counter_row_of, counters), life_of(conn))
 
 
 async def lock_counters(conn: Connection, wanted: Collection[QuotaKey], now: float) -> Locked:

@@ -25,12 +25,13 @@ V = TypeVar("V")
 @dataclass(frozen=True, slots=True)
 class Basis:
     """What a batch is decided upon: the rows, in the versions that they have, and that the reserves' ids are not known
-    yet. Of a quota that is spread it is one shard.
+    yet. Of a quota that is spread it is one shard. Versions are those of one life of the server.
     """
 
     counters: dict[QuotaKey, CounterRow]
     reservations: Sequence[Reservation]
     requests: Sequence[RequestKey] = ()
+    life: str = ""
 
     @property
     def is_spread(self) -> bool:
@@ -39,8 +40,13 @@ class Basis:
 
 @dataclass(slots=True)
 class Memo:
-    """`spread` are the quotas that were last seen in several shards."""
+    """`spread` are the quotas that were last seen in several shards.
 
+    All of it was seen in one `life` (incarnation) of the server: a copy that lacks commits counts its versions anew, so
+    a row of the same version may be another row.
+    """
+
+    life: str = ""
     spread: set[QuotaKey] = field(default_factory=set)
     _counters: dict[QuotaKey, CounterRow] = field(default_factory=dict)
     _reservations: dict[str, Reservation] = field(default_factory=dict)
@@ -72,7 +78,7 @@ class Memo:
         named = tuple(loaded.reservations.values())
         if any(line.epoch != loaded.holdings[line.key].epoch for known in named for line in known.lines):
             return None  # charged to an epoch that has ended: its counter is not remembered
-        return loaded, Basis(counters, named, requests)
+        return loaded, Basis(counters, named, requests, self.life)
 
     def missing(self, batch: Sequence[Command]) -> tuple[Sequence[str], Sequence[QuotaKey]] | None:
         """Reservations and counters that `batch` names and that are not remembered.
@@ -97,8 +103,16 @@ class Memo:
         row = self._counters.get(key)
         return 1 if row is None else row.shards
 
-    def remember(self, reservations: Iterable[Reservation], counters: Iterable[CounterRow]) -> None:
+    def enter(self, life: str) -> None:
+        """What was seen in another life says nothing about this one."""
+        if life != self.life:
+            for seen in (self._counters, self._reservations, self._lost, self._collisions):
+                seen.clear()
+            self.life = life
+
+    def remember(self, reservations: Iterable[Reservation], counters: Iterable[CounterRow], life: str) -> None:
         """What was just read, unless something newer has been learnt meanwhile."""
+        self.enter(life)
         for one in reservations:
             if one.id not in self._reservations:
                 _put(self._reservations, one.id, one, MAX_RESERVATIONS)
@@ -107,8 +121,9 @@ class Memo:
             if known is None or known.version < row.version or known.shard != row.shard:
                 self._keep(row)
 
-    def learn(self, counters: Iterable[CounterRow], writes: Writes) -> None:
+    def learn(self, counters: Iterable[CounterRow], writes: Writes, life: str) -> None:
         """What is stored by now."""
+        self.enter(life)
         for row in counters:
             self._keep(row)
         for one in (*writes.created.values(), *writes.changed.values()):

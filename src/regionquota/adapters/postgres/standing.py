@@ -9,6 +9,8 @@ from regionquota.errors import StoreUnavailable
 
 ADOPT_TIMEOUT_S: Final = 60.0
 """Every counter is written once."""
+# Longer than anybody else waits: where two wait for each other it is the callers who give way.
+_PATIENCE: Final = f"SET LOCAL lock_timeout = '{ADOPT_TIMEOUT_S}s'"
 
 
 class PostgresStandingStore:
@@ -21,7 +23,7 @@ class PostgresStandingStore:
     async def recall(self) -> tuple[Standing | None, Sight]:
         async with transaction(self._pool, self._deadlines) as conn:
             await plan_freely(conn, ADOPT_TIMEOUT_S)
-            row = await conn.fetchrow(STANDING["recall"])
+            row = await conn.fetchrow(STANDING["recall"], timeout=ADOPT_TIMEOUT_S)
         assert row is not None
         cluster = None if row["etcd_cluster"] is None else int(row["etcd_cluster"], 16)
         standing = (
@@ -33,9 +35,11 @@ class PostgresStandingStore:
         history, evictions = (None, 0) if before is None else (before.history, before.evictions)
         async with transaction(self._pool, self._deadlines) as conn:
             await plan_freely(conn, ADOPT_TIMEOUT_S)
-            adopted = await conn.fetchval(STANDING["adopt"], history, evictions, standing.history, standing.evictions)
+            await conn.execute(_PATIENCE)
+            words = (history, evictions, standing.history, standing.evictions)
+            adopted = await conn.fetchval(STANDING["adopt"], *words, timeout=ADOPT_TIMEOUT_S)
             if adopted and history not in (None, standing.history):
-                await conn.execute(STANDING["forget_revisions"])
+                await conn.execute(STANDING["forget_revisions"], timeout=ADOPT_TIMEOUT_S)
         return bool(adopted)
 
     async def remember(self, history: str, sight: Sight) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 import asyncpg
 
 from regionquota.adapters.postgres import rows
-from regionquota.adapters.postgres.incarnation import incarnation_of, trust
+from regionquota.adapters.postgres.incarnation import incarnation_of, life_of, trust
 from regionquota.adapters.postgres.loading import load, load_closed, lock_counters, peek
 from regionquota.adapters.postgres.memo import Basis, Memo
 from regionquota.adapters.postgres.rows import CounterRow
@@ -37,7 +37,7 @@ from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation, State
 from regionquota.core.shards import decides_alone, merge, near_a_new_week, says_for_all
-from regionquota.core.slice import Holding, apply, apply_strictly, refuse_contradiction
+from regionquota.core.slice import Holding, hear, refuse_contradiction
 from regionquota.errors import NotTrusted, ProtocolError, StoreUnavailable, WentBackwards
 from regionquota.ports import Backlog, BalanceCheck, Expired, Incarnation, Resharded, Resharding, SliceEntry
 
@@ -90,9 +90,10 @@ class PostgresRegionStore:
                     outcomes, writes = decide(loaded, batch, now)
                     written = locked.written(writes)
                     await store(conn, writes, written)
+                    life = life_of(conn)
             except _START_OVER:
                 continue
-            self._learn(locked, written, writes)
+            self._learn(locked, written, writes, life)
             return outcomes
         raise StoreUnavailable(f"gave up after {MAX_RESTARTS} collisions of request ids with another process")
 
@@ -129,23 +130,23 @@ class PostgresRegionStore:
         try:
             async with at_once(self._pool, self._deadlines) as conn:
                 await _require_trust(conn, batch)
-                stored = await store(conn, writes, written, basis)
+                stored = basis.life == life_of(conn) and await store(conn, writes, written, basis)
         except _START_OVER:
             stored = False
         except BaseException:
             self._memo.forget(basis)
             raise
         if stored:
-            self._memo.learn([row._replace(version=row.version + 1) for row in written], writes)
+            self._memo.learn([row._replace(version=row.version + 1) for row in written], writes, basis.life)
         else:
             self._memo.forget(basis)
         return stored
 
-    def _learn(self, locked: Locked, written: Sequence[CounterRow], writes: Writes) -> None:
+    def _learn(self, locked: Locked, written: Sequence[CounterRow], writes: Writes, life: str) -> None:
         """Of each counter the row that this process works on."""
         rows = [row for found in locked.rows.values() for row in found]
         rows += [row._replace(version=row.version + 1) for row in written]
-        self._memo.learn([row for row in rows if row.shard == self._slot.number % row.shards], writes)
+        self._memo.learn([row for row in rows if row.shard == self._slot.number % row.shards], writes, life)
 
     async def expire(self, now: float, most: int) -> Expired:
         for _ in range(MAX_RESTARTS):
@@ -190,7 +191,7 @@ class PostgresRegionStore:
 
     async def trust(self, name: str) -> bool:
         async with connection(self._pool, self._deadlines) as conn:
-            return await trust(conn, name)
+            return await trust(conn, name, None if self._bond is None else self._bond.standing)
 
     async def apply(
         self, key: QuotaKey, allocation: Allocation, revision: int, now: float, *, within: str | None = None
@@ -201,14 +202,18 @@ class PostgresRegionStore:
                     found = await incarnation_of(conn)
                     if within not in (None, found.name):
                         raise StoreUnavailable("the server is in another incarnation by now")
-                    if self._bond is not None:
-                        await require_standing(conn, self._bond)
+                    bond = self._bond
+                    if bond is not None:
+                        await require_standing(conn, bond)
                     locked = await lock_counters(conn, [key], now)
                     before = locked.wholes.get(key)
-                    if self._bond is not None and found.is_trusted:
+                    is_evicted = bond is not None and bond.is_evicted
+                    if bond is not None and found.is_trusted and not is_evicted:
                         refuse_contradiction(before, allocation, revision, self._region)
-                    turn_to = apply if within is None else apply_strictly
-                    changed = turn_to(before, key, allocation, revision, self._region, now)
+                    changed = hear(
+                        before, key, allocation, revision, self._region, now,
+                        is_trusted=found.is_trusted and within is None, is_evicted=is_evicted,
+                    )  # fmt: skip
                     if changed is None or changed == before:
                         return changed
                     if before is None and not await _create_counter(conn, changed):

@@ -47,8 +47,12 @@ SELECT tenant_id, resource, scope, kind, limit_total, revision, epoch, slice, av
  WHERE shard = $4::integer % shards;
 
 -- reservation --
+-- A commit that waited for a synchronous standby and was given up is seen by everybody, though the standby may lack it.
+-- So where there is one, the answer is a commit of its own and waits for it: what is told of is never lost.
 SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
-       settled_at, operation_id, generation, over, also
+       settled_at, operation_id, generation, over, also,
+       CASE WHEN current_setting('synchronous_standby_names') <> ''
+            THEN pg_logical_emit_message(true, 'regionquota', 'read'::text) END AS waits
   FROM reservations
  WHERE id = $1;
 
@@ -59,8 +63,11 @@ SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state,
  WHERE id = ANY ($1::uuid[]);
 
 -- reservation_of_request --
+-- Waits as the one above.
 SELECT id, tenant_id, resource, scope, epoch, request_id, digest, amount, state, created_at, expires_at, actual,
-       settled_at, operation_id, generation, over, also
+       settled_at, operation_id, generation, over, also,
+       CASE WHEN current_setting('synchronous_standby_names') <> ''
+            THEN pg_logical_emit_message(true, 'regionquota', 'read'::text) END AS waits
   FROM reservations
  WHERE tenant_id = $1 AND request_id = $2;
 

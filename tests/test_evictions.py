@@ -1,0 +1,171 @@
+"""Eviction and readmission, beside others who are at work on the same documents."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.clocks import Clock
+from tests.core.builders import NOON, OTHER, QUOTA, allocation
+
+from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.adapters.memory.histories import MemoryHistoryStore
+from regionquota.coordinator.rounds import run_round
+from regionquota.core.allocation import Allocation, Retired, grant
+from regionquota.core.history import History, Phase, Standing
+from regionquota.core.policy import DEFAULT_POLICY
+from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.rebalancing import Policy
+from regionquota.core.recovery import Stated, Statement
+from regionquota.errors import EtcdUnavailable, InvalidRequest
+from regionquota.evictions import Evicted, Readmitted, evict_region, readmit_region
+from regionquota.ports import RegionRecord, RegionStatus
+
+
+class World:
+    """us owns 50 of each of two quotas, and has 10 of each in use."""
+
+    def __init__(self) -> None:
+        self.clock = Clock(NOON)
+        self.etcd = MemoryCoordination(self.clock)
+        self.histories = MemoryHistoryStore(self.etcd)
+
+    async def begin(self) -> None:
+        await self.histories.swap(History("first"), 0)
+        await self.etcd.swap_region(RegionRecord("us"), 0)
+        for key in (QUOTA, OTHER):
+            await self.etcd.swap(key, 0, allocation(100, us=50))
+
+    async def evict(self) -> Evicted:
+        return await evict_region(self.etcd, self.etcd, self.histories, "us", "off", self.clock)
+
+    async def readmit(self, *, unused: bool = False, lost: bool = False) -> Readmitted:
+        return await readmit_region(
+            self.etcd, self.etcd, self.histories, "us", self.clock, database_lost=lost, nothing_used=unused
+        )
+
+    async def state(self, evictions: int = 1, holds: int = 0, before: int = 0) -> None:
+        stated = [Stated(key, Kind.ALLOCATED, 100, False, DEFAULT_POLICY, 9, 0, holds, 10) for key in (QUOTA, OTHER)]
+        await self.histories.state(Statement("us", Standing("first", evictions, before), stated))
+
+    async def record(self) -> RegionRecord:
+        return (await self.etcd.regions())["us"].record
+
+    async def document(self, key: QuotaKey = QUOTA) -> Allocation:
+        _, document = await self.etcd.read(key)
+        assert document is not None
+        return document
+
+    def before_swap(self, number: int, do: Callable[[], Awaitable[Any]]) -> None:
+        """Let somebody be faster than the swap of that number, counted from now."""
+        swap, left = self.etcd.swap, [number]
+
+        async def slow(*words: Any) -> int | None:
+            left[0] -= 1
+            if left[0] == 0:
+                self.etcd.swap = swap  # type: ignore[method-assign]
+                await do()
+            return await swap(*words)
+
+        self.etcd.swap = slow  # type: ignore[method-assign]
+
+
+@pytest.fixture
+async def world() -> World:
+    made = World()
+    await made.begin()
+    return made
+
+
+async def lose_contact() -> None:
+    raise EtcdUnavailable("no answer")
+
+
+async def test_a_round_that_has_read_the_records_before_retires_nothing_again(world: World) -> None:
+    await world.evict()
+    await world.state()
+    records = {"us": await world.record()}
+    await world.readmit()
+    fence = await world.etcd.lead(await world.etcd.open_session(60), "one")
+    assert fence is not None
+    await run_round(records, world.etcd, world.etcd, fence, Policy(), round_s=1.0, now=NOON, new_id=lambda: "m")
+    assert ({"us": 10}, {}) == ((await world.document()).slices, (await world.document()).retired)
+
+
+async def test_a_round_finishes_an_eviction(world: World) -> None:
+    world.before_swap(2, lose_contact)
+    with pytest.raises(EtcdUnavailable):
+        await world.evict()
+    fence = await world.etcd.lead(await world.etcd.open_session(60), "one")
+    assert fence is not None
+    records = {"us": await world.record()}
+    await run_round(records, world.etcd, world.etcd, fence, Policy(), round_s=1.0, now=NOON, new_id=lambda: "m")
+    for key in (QUOTA, OTHER):
+        assert {"us": Retired(50)} == (await world.document(key)).retired
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_readmission_that_was_interrupted_is_finished_by_another(world: World, number: int) -> None:
+    await world.evict()
+    await world.state()
+    world.before_swap(number, lose_contact)
+    with pytest.raises(EtcdUnavailable):
+        await world.readmit()
+    assert 10 == sum((await world.readmit()).kept.values()) // (3 - number)
+    for key in (QUOTA, OTHER):
+        assert ({"us": 10}, {}) == ((await world.document(key)).slices, (await world.document(key)).retired)
+    assert RegionStatus.ACTIVE is (await world.record()).status
+    with pytest.raises(InvalidRequest, match="is not evicted, it is active"):
+        await world.readmit()
+
+
+async def test_an_eviction_that_a_readmission_overtakes_retires_nothing_any_more(world: World) -> None:
+    async def readmit() -> None:
+        await world.state()
+        await world.readmit()
+
+    world.before_swap(2, readmit)
+    with pytest.raises(EtcdUnavailable, match="evicted or readmitted by somebody else"):
+        await world.evict()
+    for key in (QUOTA, OTHER):
+        assert ({"us": 10}, {}) == ((await world.document(key)).slices, (await world.document(key)).retired)
+
+
+async def test_a_readmission_that_another_eviction_overtakes_frees_nothing_of_it(world: World) -> None:
+    await world.evict()
+    await world.state()
+
+    async def evict_again() -> None:
+        revision, known = await world.etcd.read(OTHER)
+        assert known is not None
+        await world.etcd.swap(OTHER, revision, grant(known, {"us": 5}))
+        await world.evict()
+
+    world.before_swap(2, evict_again)
+    with pytest.raises(EtcdUnavailable, match="evicted or readmitted by somebody else"):
+        await world.readmit()
+    assert {"us": Retired(55)} == (await world.document(OTHER)).retired
+
+
+async def test_nobody_is_readmitted_while_nothing_moves(world: World) -> None:
+    await world.evict()
+    revision, _ = await world.histories.read()
+    await world.histories.swap(History("first", Phase.HALTED, NOON, "eu", "it went backwards"), revision)
+    with pytest.raises(InvalidRequest, match="was halted by eu"):
+        await world.readmit(lost=True)
+    assert RegionStatus.EVICTED is (await world.record()).status
+
+
+async def test_what_was_said_while_something_was_held_is_no_evidence(world: World) -> None:
+    await world.evict()
+    await world.state(holds=50)
+    with pytest.raises(InvalidRequest, match="has not said yet"):
+        await world.readmit()
+
+
+async def test_what_a_lost_database_left_retired_can_be_freed_by_a_word(world: World) -> None:
+    await world.evict()
+    assert {QUOTA: 50, OTHER: 50} == (await world.readmit(lost=True)).still_retired
+    with pytest.raises(InvalidRequest, match="nobody knows what it had in use"):
+        await world.readmit()
+    assert {QUOTA: 50, OTHER: 50} == (await world.readmit(unused=True)).freed
+    assert 100 == (await world.document()).pool
