@@ -1,7 +1,6 @@
 """When how much is asked for, where: from a trace, a list of requests, or made up. The same seed, the same demand."""
 
 import csv
-import math
 import random
 import re
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from regionquota.core.quota import Region
 from regionquota.errors import InvalidRequest
-from regionquota.replay.trace import Trace, read_columns, read_trace
+from regionquota.replay.trace import MAX_UNITS, Trace, read_columns, read_trace
 from regionquota.simulator.events import Happening, happenings, is_down
 from regionquota.simulator.scenario import MAX_REGIONS, MAX_REQUESTS, DemandPart, RegionPart, Scenario
 from regionquota.simulator.shapes import shaped
@@ -107,32 +106,35 @@ def _spread(trace: Trace, bin_s: float, seed: int) -> list[Request]:
 
 def _single(path: Path, demand: DemandPart, regions: Sequence[Region]) -> tuple[list[Request], int, Sequence[str]]:
     """Requests go round robin over the regions. The estimate is what is known before: the second column, and `most`."""
-    found: list[Request] = []
-    first: float | None = None
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            for number, row in enumerate(csv.reader(lines)):
-                if number == 0 or not row:
-                    continue
-                at, known, more = _parse(row, number + 1)
-                first = at if first is None else first
-                used = known + more
-                units = max(used, known + demand.most) if demand.most else used
-                found.append(Request(at - first, len(found) % len(regions), units, used))
+            rows = [_parse(row, number) for number, row in enumerate(csv.reader(lines), 1) if row and number > 1]
     except OSError as error:
         raise InvalidRequest("demand", f"cannot read {path}: {error.strerror}") from error
-    if not found:
-        raise InvalidRequest("demand", f"{path} has no requests")
-    found.sort(key=lambda request: request.at)
-    bins = min(demand.bins, math.ceil((found[-1].at + 1e-9) / demand.bin_s))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidRequest("demand", f"{path} is not CSV in UTF-8: {error}") from error
+    if not 0 < len(rows) <= MAX_REQUESTS:
+        raise InvalidRequest("demand", f"{path} has {len(rows):,} requests: from 1 to {MAX_REQUESTS:,} are simulated")
+    rows.sort(key=lambda row: row[0])
+    begin = rows[0][0]
+    bins = min(demand.bins, int((rows[-1][0] - begin) // demand.bin_s) + 1)
+    found = []
+    for number, (at, known, more) in enumerate(rows):
+        if at - begin >= bins * demand.bin_s:
+            break
+        units = max(1, known + max(more, demand.most))
+        found.append(Request(at - begin, number % len(regions), units, known + more))
     note = f"{len(found):,} requests, round robin over {len(regions)} regions"
-    return [request for request in found if request.at < bins * demand.bin_s], bins, (note,)
+    return found, bins, (note,)
 
 
 def _parse(row: Sequence[str], line: int) -> tuple[float, int, int]:
     try:
         text = row[0].strip()
         at = float(text) if text.replace(".", "").isdigit() else datetime.fromisoformat(text[:26]).timestamp()
-        return at, int(row[1]), int(row[2])
+        known, more = int(row[1]), int(row[2])
     except (ValueError, IndexError) as error:
         raise InvalidRequest("demand", f"line {line}: a time, and two whole numbers are needed: {error}") from error
+    if not (0 <= known <= MAX_UNITS and 0 <= more <= MAX_UNITS):
+        raise InvalidRequest("demand", f"line {line}: units must be from 0 to {MAX_UNITS:,}, got {known} and {more}")
+    return at, known, more

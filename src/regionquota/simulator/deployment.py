@@ -11,6 +11,7 @@ from regionquota.coordinator.urgent import Cries
 from regionquota.core.allocation import LimitSource, VersionedLimit
 from regionquota.core.commands import Charge, Granted
 from regionquota.core.quota import Kind
+from regionquota.errors import Unavailable
 from regionquota.limits import put_limit
 from regionquota.ports import RegionRecord
 from regionquota.region.service import Asked
@@ -115,7 +116,10 @@ class Deployment:
         service = self._servers[request.region].service
         asked = Asked((Charge(KEY, request.units),), f"{request.region}-{serial}", _TTL_S)
         began = self._clock.now()
-        outcome = await service.reserve(asked, self._scenario.wait_s * self._pace)
+        try:
+            outcome = await service.reserve(asked, self._scenario.wait_s * self._pace)
+        except Unavailable:
+            outcome = None  # the first use of the quota here, while etcd is out of reach
         now = self._clock.now()
         bin_ = int((now - self._began) // self._period_s)
         if not isinstance(outcome, Granted):

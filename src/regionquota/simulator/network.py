@@ -64,11 +64,12 @@ class Link:
             sender.cancel()
 
     async def _travel(self) -> None:
+        """What is under way when the link is cut is lost."""
+        if self.round_trip_s and not self.is_cut:
+            await asyncio.sleep(self.round_trip_s / 2)
         if self.is_cut:
             await asyncio.sleep(self.timeout_s)
             raise EtcdUnavailable("cut off")
-        if self.round_trip_s:
-            await asyncio.sleep(self.round_trip_s / 2)
 
 
 class _FarSession:

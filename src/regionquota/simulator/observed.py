@@ -42,7 +42,9 @@ class ObservedEtcd(MemoryCoordination):
             self._thaw(region)
 
     def _thaw(self, region: Region) -> None:
-        self.spans.append(Span("frozen", region, self._frozen_since.pop(region), self._at()))
+        begin, end = max(0.0, self._frozen_since.pop(region)), self._at()
+        if begin < end:  # what was over before the scenario began is none of it
+            self.spans.append(Span("frozen", region, begin, end))
 
     def _note(self, before: Allocation | None, after: Allocation) -> None:
         owned = {} if before is None else before.slices
