@@ -1,12 +1,12 @@
 from pathlib import Path
 
 import pytest
+from tests.simulator.scenarios import scenario, work_of
 
 from regionquota.errors import InvalidRequest
 from regionquota.simulator.demand import with_regions, workload
 from regionquota.simulator.report import demand_by_bin
 from regionquota.simulator.scenario import checked
-from tests.simulator.scenarios import scenario, work_of
 
 SHAPES = ("follow_the_sun", "bursts", "drift", "idle_then_jump", "clients", "flat")
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.simulator.scenarios import scenario, work_of
 
 from regionquota.simulator.deployment import period_of
 from regionquota.simulator.outcome import Outcome
 from regionquota.simulator.policies import play
 from regionquota.simulator.scenario import Scenario
-from tests.simulator.scenarios import scenario, work_of
 
 REGIONS = ("eu", "us", "ap")
 
@@ -108,7 +108,7 @@ def troubles(draw: st.DrawFn) -> Sequence[dict[str, Any]]:
     return found
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     shape=st.sampled_from(("follow_the_sun", "bursts", "drift", "idle_then_jump", "clients", "flat")),

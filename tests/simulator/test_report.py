@@ -1,10 +1,10 @@
 import pytest
+from tests.simulator.scenarios import scenario
 
 from regionquota.simulator.demand import Request, Workload
 from regionquota.simulator.fairness import jain, max_min
 from regionquota.simulator.outcome import Outcome, Transfer
 from regionquota.simulator.report import Report, report
-from tests.simulator.scenarios import scenario
 
 REGIONS = ("eu", "us", "ap")
 
