@@ -51,7 +51,7 @@ def test_the_keys_of_the_report_are_these() -> None:
     assert {"scenario", "seed", "requests", "units", "limit", "bins", "seconds", "notes", "policies"} == plain.keys()
     assert {
         "admitted", "admitted_of_oracle", "denied", "false_denials", "overshoot", "capacity_used", "moves",
-        "moves_per_1000", "etcd_writes", "etcd_writes_per_1000", "jain", "waits",
+        "moves_per_1000", "etcd_writes", "etcd_writes_per_1000", "jain", "waits", "denied_by_region",
     } == plain["policies"]["ours"].keys()  # fmt: skip
 
 

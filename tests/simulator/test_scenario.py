@@ -29,7 +29,7 @@ def event(**parts: Any) -> dict[str, Any]:
         ({"regions": {f"r{number}": {} for number in range(17)}}, "$.regions"),
         ({"regions": {"eu": {"weight": -1}}}, "weight"),
         ({"regions": {"eu": {"round_trip_s": float("nan")}}}, "round_trip_s"),
-        ({"demand": {}}, "demand takes one of trace, requests and shape"),
+        ({"demand": {}}, "demand takes one of trace, requests, shape and rates"),
         ({"demand": {"shape": "flat", "trace": "x.csv"}}, "demand takes one of"),
         ({"demand": {"shape": "square"}}, "$.demand.shape"),
         ({"demand": {"shape": "flat", "bins": 0}}, "$.demand.bins"),

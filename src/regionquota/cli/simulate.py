@@ -7,25 +7,39 @@ from typing import Annotated, Final
 
 import typer
 
-from regionquota.cli.frame import JsonOption, command, err, out, print_json, print_table
+from regionquota.cli.frame import (
+    ConfigOption,
+    JsonOption,
+    ScopeOption,
+    command,
+    configuration,
+    err,
+    out,
+    print_json,
+    print_table,
+)
+from regionquota.cli.simulate_live import Wanted, look
+from regionquota.core.quota import GLOBAL_SCOPE
 from regionquota.errors import InvalidRequest
-from regionquota.simulator.demand import with_regions, workload
+from regionquota.simulator.demand import Workload, with_regions, workload
+from regionquota.simulator.live import parse_duration, scenario_of
 from regionquota.simulator.page import page
 from regionquota.simulator.policies import ABOUT
 from regionquota.simulator.report import Figures, Report, report
-from regionquota.simulator.scenario import POLICIES, Scenario, read_scenario
+from regionquota.simulator.scenario import POLICIES, Scenario, otherwise, read_scenario
 from regionquota.simulator.side_by_side import SideBySide
 
 EXAMPLES: Final = (
     "Examples: regionquota simulate simulations/partition.toml --html partition.html · "
-    "regionquota simulate simulations/trace_sun.toml --trace demand.csv --bins 300 --set quota.limit_factor=1.0"
+    "regionquota simulate simulations/trace_sun.toml --trace demand.csv --bins 300 --set quota.limit_factor=1.0 · "
+    "regionquota simulate --from-live http://127.0.0.1:8080 --cut eu --for 1h"
 )
 _SAY_S: Final = 2.0
 
 
 @command
 async def simulate_(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.toml", help="See simulations/.")],
+    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO.toml", help="See simulations/.")] = None,
     policy: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help=f"Only these: {', '.join(POLICIES)}. Repeat it for more.")
     ] = None,
@@ -39,6 +53,15 @@ async def simulate_(
         typer.Option("--set", metavar="FIELD=VALUE", help="Otherwise than in the file: --set demand.bin_s=30."),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots there.")] = None,
+    from_live: Annotated[
+        str | None, typer.Option(metavar="URL", help="Limits, slices and demand of what runs: a region's server.")
+    ] = None,
+    cut: Annotated[str | None, typer.Option(metavar="REGION", help="Live: what if it is cut off ...")] = None,
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="... for so long: 90s, 30m, 1h.")] = "1h",
+    tenant: Annotated[str | None, typer.Option(help="Live: whose quota. Default: what is asked for most.")] = None,
+    resource: Annotated[str | None, typer.Option(help="Live: of what.")] = None,
+    scope: ScopeOption = GLOBAL_SCOPE,
+    config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
     """Play a scenario in virtual time, by this product and by other policies, side by side.
@@ -48,23 +71,39 @@ async def simulate_(
     words = list(say or [])
     words += [] if seed is None else [f"seed={seed}"]
     words += [] if bins is None else [f"demand.bins={bins}"]
-    wanted = read_scenario(scenario, words, None if trace is None else trace.resolve())
-    await _play(with_regions(wanted, scenario.parent), scenario.parent, policy, html, json=json)
+    if from_live is not None and scenario is None and trace is None:
+        for_s = parse_duration(for_)
+        live = await look(configuration(config), Wanted(from_live, tenant, resource, scope))
+        plain, assumed = scenario_of(live, cut, for_s)
+        wanted = otherwise(plain, words, from_live)
+        work = workload(wanted, Path(), assumed)
+    elif scenario is not None and from_live is None and (cut, tenant, resource) == (None, None, None):
+        wanted = with_regions(
+            read_scenario(scenario, words, None if trace is None else trace.resolve()), scenario.parent
+        )
+        work = workload(wanted, scenario.parent)
+    else:
+        raise InvalidRequest(
+            "scenario",
+            "give a scenario's file, or --from-live URL: --trace goes with the one, --cut, --tenant and --resource "
+            "with the other",
+        )
+    _tell(await _play(wanted, work, policy), html, json=json)
 
 
-async def _play(
-    scenario: Scenario, directory: Path, policies: Sequence[str] | None, html: Path | None, *, json: bool
-) -> None:
+async def _play(scenario: Scenario, work: Workload, policies: Sequence[str] | None) -> Report:
     chosen = _chosen(policies or scenario.policies)
-    work = workload(scenario, directory)
     outcomes = await SideBySide(scenario, work, _Progress(work.bins)).play(chosen)
-    found = report(scenario, work, outcomes, chosen)
+    return report(scenario, work, outcomes, chosen)
+
+
+def _tell(found: Report, html: Path | None, *, json: bool) -> None:
     if html is not None:
         _write(html, page(found))
-    if not json:
-        _print(found)
     if json:
         print_json(found.plain())
+    else:
+        _print(found)
     if not found.is_safe:
         raise typer.Exit(1)
 

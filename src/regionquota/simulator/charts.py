@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from regionquota.simulator.demand import Workload
+from regionquota.simulator.deployment import SAMPLES_A_BIN
 from regionquota.simulator.outcome import Outcome, Span
 from regionquota.simulator.plots import (
     BOTTOM,
     COLUMNS,
     TOP,
     Axes,
+    Points,
     area,
     bars,
     colour,
@@ -29,6 +31,7 @@ from regionquota.simulator.report import demand_by_bin, false_denials_by_bin
 
 _LANE: Final = 24
 _MOST_LANES: Final = 20
+_DENIALS_HIGH: Final = 220
 _WORDS: Final = {
     "partition": "cut off",
     "region_down": "lost",
@@ -65,18 +68,32 @@ def events_chart(work: Workload, outcome: Outcome) -> str:
 
 
 def slices_chart(work: Workload, outcome: Outcome) -> str:
-    samples = thinned([(at, number) for number, (at, _) in enumerate(outcome.slices)])
-    rows = [(at, outcome.slices[int(number)][1]) for at, number in samples]
     axes = Axes(work.seconds, _headroom(work.limit))
+    return drawing("Which region holds how much", axes.height, _slices(axes, work, outcome))
+
+
+def summary_chart(work: Workload, outcome: Outcome, oracle: Outcome) -> str:
+    """Slices above denials, small enough for a document."""
+    axes = Axes(work.seconds, _headroom(work.limit), columns=200)
+    below = "".join(_denials(work, outcome, oracle, 200))
+    height = axes.height + _DENIALS_HIGH
+    parts = [*_slices(axes, work, outcome), f'<g transform="translate(0 {axes.height})">{below}</g>']
+    return drawing("Which region holds how much, and who was denied", height, parts)
+
+
+def _slices(axes: Axes, work: Workload, outcome: Outcome) -> list[str]:
+    width = work.bin_s / SAMPLES_A_BIN
     parts = [grid(axes), *_shades(axes, work, outcome)]
-    lower = [(at, 0.0) for at, _ in rows]
+    stacked = [0.0] * len(outcome.slices)
+    lower: Points | None = None
     for region in range(len(work.regions)):
-        upper = [(at, below + row[region]) for (at, row), (_, below) in zip(rows, lower, strict=True)]
+        stacked = [below + row[region] for below, (_, row) in zip(stacked, outcome.slices, strict=True)]
+        means, _ = grouped(stacked, width, axes.columns)
+        upper = [(at, value) for at, value in means if at <= work.seconds]
         parts.append(area(axes, f"area {colour(region)}", upper, lower))
         lower = upper
-    parts.append(level(axes, "limit", work.limit))
     names = [(colour(number), name) for number, name in enumerate(work.regions)]
-    return drawing("Which region holds how much", axes.height, [*parts, key([*names, ("limit", "the limit")])])
+    return [*parts, level(axes, "limit", work.limit), key([*names, ("limit", "the limit")])]
 
 
 def demand_chart(work: Workload, outcome: Outcome) -> str:
@@ -95,24 +112,26 @@ def demand_chart(work: Workload, outcome: Outcome) -> str:
 
 
 def denials_chart(work: Workload, outcome: Outcome, oracle: Outcome) -> str:
+    return drawing("Who was denied", _DENIALS_HIGH, _denials(work, outcome, oracle, COLUMNS))
+
+
+def _denials(work: Workload, outcome: Outcome, oracle: Outcome, columns: int) -> list[str]:
     false = false_denials_by_bin(outcome, oracle, work.bins)
     denied = [sum(row) for row in outcome.denied_in[: work.bins]] + [0] * (work.bins - len(outcome.denied_in))
-    falsely, width = grouped(false, work.bin_s)
-    rightly, _ = grouped([max(0, all_ - some) for all_, some in zip(denied, false, strict=True)], work.bin_s)
-    axes = Axes(
-        work.seconds, _headroom(max(some + rest for (_, some), (_, rest) in zip(falsely, rightly, strict=True))), 220
-    )
+    falsely, width = grouped(false, work.bin_s, columns)
+    rightly, _ = grouped([max(0, all_ - some) for all_, some in zip(denied, false, strict=True)], work.bin_s, columns)
+    most = max(some + rest for (_, some), (_, rest) in zip(falsely, rightly, strict=True))
+    axes = Axes(work.seconds, _headroom(most), _DENIALS_HIGH)
     stacked = "".join(
         bars(axes, "bad", [(at, value)], width, base) for (at, value), (_, base) in zip(falsely, rightly, strict=True)
     )
-    parts = [
+    return [
         grid(axes),
         *_shades(axes, work, outcome),
         bars(axes, "quiet", rightly, width),
         stacked,
         key([("quiet", "denied because the limit was reached"), ("bad", "denied falsely")]),
     ]
-    return drawing("Who was denied", axes.height, parts)
 
 
 def transfers_chart(work: Workload, outcome: Outcome) -> str:

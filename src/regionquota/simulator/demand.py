@@ -45,7 +45,7 @@ class Workload:
         return self.bins * self.bin_s
 
 
-def workload(scenario: Scenario, directory: Path) -> Workload:
+def workload(scenario: Scenario, directory: Path, assumed: Sequence[str] = ()) -> Workload:
     """Paths are relative to `directory`. Nobody asks in a region that is down. Raises `InvalidRequest`."""
     regions = tuple(scenario.regions)
     demand = scenario.demand
@@ -62,7 +62,7 @@ def workload(scenario: Scenario, directory: Path) -> Workload:
         limit = round(scenario.quota.limit_factor * total / bins)
     happened = happenings(scenario, regions, bins * demand.bin_s)
     asked = [request for request in requests if not is_down(happened, request.region, request.at)]
-    return Workload(regions, asked, limit, demand.bin_s, bins, happened, notes)
+    return Workload(regions, asked, limit, demand.bin_s, bins, happened, (*notes, *assumed))
 
 
 def with_regions(scenario: Scenario, directory: Path) -> Scenario:

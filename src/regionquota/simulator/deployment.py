@@ -8,7 +8,7 @@ from typing import Final
 from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.coordinator.documents import Documents
 from regionquota.coordinator.urgent import Cries
-from regionquota.core.allocation import LimitSource, VersionedLimit
+from regionquota.core.allocation import LimitSource, VersionedLimit, grant
 from regionquota.core.commands import Charge, Granted
 from regionquota.core.quota import Kind
 from regionquota.errors import Unavailable
@@ -62,6 +62,7 @@ class Deployment:
         """`on_bin` hears of each bin that begins."""
         policy = {"period": self._period}
         await put_limit(self._etcd, KEY, Kind.CONSUMABLE, LimitSource.PLAN, VersionedLimit(self._work.limit, 1), policy)
+        await self._hand_out()
         for name, part in self._scenario.regions.items():
             await self._etcd.swap_region(RegionRecord(name, part.weight), 0)
             link = Link(part.round_trip_s * self._pace, self._settings.timeout_s * self._pace)
@@ -78,6 +79,13 @@ class Deployment:
             await server.agent.stop()
         await self._coordinator.stop()
         return self._sum_up()
+
+    async def _hand_out(self) -> None:
+        """The slices that there are in the beginning."""
+        revision, allocation = await self._etcd.read(KEY)
+        assert allocation is not None
+        if self._scenario.quota.slices:
+            await self._etcd.swap(KEY, revision, grant(allocation, self._scenario.quota.slices))
 
     def _server(self, name: str, link: Link, store: LeanStore) -> RegionServer:
         return start_server(

@@ -51,7 +51,7 @@ class ObservedEtcd(MemoryCoordination):
         change = {region: after.slice_of(region) - owned.get(region, 0) for region in {**owned, **after.slices}}
         gave = {region: -units for region, units in change.items() if units < 0}
         got = {region: units for region, units in change.items() if units > 0}
-        if gave or got:
+        if (gave or got) and self._at() >= 0:
             self.transfers.append(Transfer(self._at(), gave, got))
 
     def _at(self) -> float:

@@ -124,8 +124,8 @@ def _plots(found: Report) -> list[str]:
             f"Who holds how much ({name})",
             slices_chart(work, outcome),
             "Each colour is the slice of one region: what it may admit without asking anybody. All slices together "
-            "never pass the dashed limit. White above them belongs to the pool, or is on its way from one region to "
-            "another.",
+            "never pass the dashed limit. What is free below it belongs to the pool, or is on its way from one region "
+            "to another.",
         ),
         _figure(
             f"What was asked for and admitted ({name})",

@@ -27,6 +27,7 @@ class Axes:
     top: float
     height: int = 300
     bottom: float = 0.0
+    columns: int = COLUMNS
 
     def x(self, at: float) -> float:
         return LEFT + (WIDTH - LEFT - RIGHT) * min(max(at, 0.0), self.seconds) / self.seconds
@@ -144,9 +145,9 @@ def thinned(points: Points) -> Points:
     return points[::step]
 
 
-def grouped(values: Sequence[float], width_s: float) -> tuple[Points, float]:
+def grouped(values: Sequence[float], width_s: float, columns: int = COLUMNS) -> tuple[Points, float]:
     """The mean of as many neighbours as make no more columns than can be seen, and how long a column is."""
-    step = max(1, -(-len(values) // COLUMNS))
+    step = max(1, -(-len(values) // columns))
     groups = [values[first : first + step] for first in range(0, len(values), step)]
     return [(number * step * width_s, sum(group) / len(group)) for number, group in enumerate(groups)], step * width_s
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from regionquota.core.quota import Region
 from regionquota.simulator.demand import Workload
 from regionquota.simulator.fairness import jain
 from regionquota.simulator.outcome import Outcome
@@ -30,6 +31,7 @@ class Figures:
     etcd_writes: int | None
     jain: float
     waits: Mapping[str, float] | None
+    denied_by_region: Mapping[Region, int]
 
     @property
     def moves_per_1000(self) -> float:
@@ -53,6 +55,7 @@ class Figures:
             "etcd_writes_per_1000": self.etcd_writes_per_1000,
             "jain": self.jain,
             "waits": self.waits,
+            "denied_by_region": dict(self.denied_by_region),
         }
 
 
@@ -118,6 +121,9 @@ def _figures(
         etcd_writes=outcome.etcd_writes,
         jain=round(jain(asked, outcome.admitted_in, work.limit, weights), _DIGITS),
         waits=_waits(outcome.waited) if scenario.wait_s else None,
+        denied_by_region={
+            name: sum(row[region] for row in outcome.denied_in) for region, name in enumerate(work.regions)
+        },
     )
 
 

@@ -34,13 +34,14 @@ class RegionPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A trace (CSV: a bin column, then one per region), or a `shape` that is generated: `mean` units per bin and
-    region, `factor` times as much in a burst or after a jump.
+    region, `factor` times as much in a burst or after a jump. `rates` are units per second of each region.
 
     `requests` is a CSV of single requests instead: time, units reserved, units used on top of a `most` reserved.
     """
 
     trace: str | None = None
     requests: str | None = None
+    rates: dict[Region, Annotated[float, Meta(ge=0, le=1e9)]] | None = None
     most: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] = 0
     shape: Literal["follow_the_sun", "bursts", "drift", "idle_then_jump", "clients", "flat"] | None = None
     mean: Above0 = 100.0
@@ -53,10 +54,13 @@ class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class QuotaPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """The limit of each bin: so many units, or so many times the mean demand of all regions."""
+    """The limit of each bin: so many units, or so many times the mean demand of all regions. `slices`: who holds how
+    much of it in the beginning; left out, nobody has used the quota yet.
+    """
 
     limit: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] | None = None
     limit_factor: Above0 = 1.5
+    slices: dict[Region, Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]] = msgspec.field(default_factory=dict)
 
 
 class CoordinatorPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -85,7 +89,7 @@ class EventPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`wait_s` is how long each caller is willing to wait for room. Without `regions` they are the trace's columns."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    name: Annotated[str, Meta(min_length=1, max_length=1000)]
     shows: Annotated[str, Meta(min_length=1, max_length=1000)]
     demand: DemandPart
     regions: Annotated[dict[Region, RegionPart], Meta(max_length=MAX_REGIONS)] = msgspec.field(default_factory=dict)
@@ -109,17 +113,23 @@ def read_scenario(path: Path, words: Sequence[str] = (), trace: Path | None = No
         raise InvalidRequest("scenario", f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest("scenario", f"{path} is not TOML: {error}") from error
-    for word in words:
-        _say(plain, word)
     if trace is not None:
         _take_trace(plain, trace)
-    return checked(plain, str(path))
+    return otherwise(plain, words, str(path))
+
+
+def otherwise(plain: dict[str, Any], words: Sequence[str], where: str) -> Scenario:
+    """`plain`, as a file would say it, but for `words`. Raises `InvalidRequest`."""
+    for word in words:
+        _say(plain, word)
+    return checked(plain, where)
 
 
 def _take_trace(plain: dict[str, Any], trace: Path) -> None:
     demand = plain.setdefault("demand", {})
     if isinstance(demand, dict):
-        demand.pop("shape", None)
+        for other in ("shape", "rates"):
+            demand.pop(other, None)
         demand["requests" if "requests" in demand else "trace"] = str(trace)
 
 
@@ -144,8 +154,13 @@ def checked(plain: object, where: str) -> Scenario:
     except msgspec.ValidationError as error:
         raise InvalidRequest("scenario", f"{where}: {error}") from error
     demand = scenario.demand
-    if sum(one is not None for one in (demand.trace, demand.requests, demand.shape)) != 1:
-        raise InvalidRequest("scenario", f"{where}: demand takes one of trace, requests and shape")
+    if sum(one is not None for one in (demand.trace, demand.requests, demand.shape, demand.rates)) != 1:
+        raise InvalidRequest("scenario", f"{where}: demand takes one of trace, requests, shape and rates")
+    for field, named in (("demand.rates", demand.rates or {}), ("quota.slices", scenario.quota.slices)):
+        if strangers := named.keys() - scenario.regions.keys():
+            raise InvalidRequest("scenario", f"{where}: {field} names {min(strangers)}, which is no region here")
+    if sum(scenario.quota.slices.values()) > (scenario.quota.limit or 0):
+        raise InvalidRequest("scenario", f"{where}: quota.slices must not add up to more than quota.limit")
     if not scenario.regions and demand.trace is None:
         raise InvalidRequest("scenario", f"{where}: regions is missing: only a trace names regions by its columns")
     for number, event in enumerate(scenario.events):

@@ -20,17 +20,19 @@ STRAYS: Final = (0.2, 3.0)
 
 
 def shaped(demand: DemandPart, regions: Sequence[str], seed: int) -> Trace:
-    """`demand.shape` must be given."""
+    """`demand.shape` or `demand.rates` must be given."""
     mean = demand.mean * demand.scale
     if demand.shape == "follow_the_sun":
         return follow_the_sun(regions, bins=demand.bins, mean=mean, seed=seed)
     rng = random.Random(f"{seed}/demand")  # noqa: S311 - repeatable, not secret
-    if demand.shape == "clients":
+    if demand.rates is not None:
+        levels = [[demand.rates.get(name, 0.0) * demand.bin_s * demand.scale for name in regions]] * demand.bins
+    elif demand.shape == "clients":
         levels = _clients(demand.clients, demand.bins, len(regions), mean, rng)
     else:
         levels = [_levels(demand, number, len(regions), mean, rng) for number in range(demand.bins)]
     bins = [tuple(max(0, round(rng.gauss(level, math.sqrt(level)))) for level in row) for row in levels]
-    return Trace(tuple(regions), tuple(bins), (f"demand was generated: {demand.shape}, seed {seed}",))
+    return Trace(tuple(regions), tuple(bins), (f"demand was generated: {demand.shape or 'as it is now'}, seed {seed}",))
 
 
 def _levels(demand: DemandPart, number: int, regions: int, mean: float, rng: random.Random) -> list[float]:
