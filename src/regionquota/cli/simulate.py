@@ -148,8 +148,8 @@ def _print(found: Report) -> None:
     for note in work.notes:
         out.print(note, style="dim", highlight=False, markup=False)
     columns = (
-        "policy", "admitted", "% of oracle", "false denials", "overshoot",
-        "moves per 1,000", "etcd writes per 1,000", "Jain's index",
+        "policy", "admitted", "% of\noracle", "false\ndenials", "over-\nshoot",
+        "moves\n/1,000", "writes\n/1,000", "Jain's\nindex",
     )  # fmt: skip
     print_table(columns, [_row(name, figures) for name, figures in found.figures.items()])
     for name, figures in found.figures.items():
@@ -160,6 +160,9 @@ def _print(found: Report) -> None:
                 f"{waits['p90_ms']:g} ms, 99 % within {waits['p99_ms']:g} ms, all within {waits['max_ms']:g} ms",
                 highlight=False,
             )
+    out.print(
+        "moves: changes of an owner; writes: to etcd; both for 1,000 units admitted", style="dim", highlight=False
+    )
     for name in found.figures:
         out.print(f"{name}: {ABOUT[name]}", style="dim", highlight=False, markup=False)
 
