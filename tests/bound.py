@@ -32,7 +32,7 @@ class BoundStore:
         return await self._store.apply(key, allocation, revision, now, within=within, is_evicted=self._bond.is_evicted)
 
     async def trust(self, name: str) -> bool:
-        return self._bond.standing == self._store.standing and await self._store.trust(name)
+        return self._bond.standing == self._store.stands and await self._store.trust(name)
 
 
 def bound_store(store: MemoryRegionStore, bond: Bond) -> RegionStore:
@@ -50,7 +50,9 @@ class Process:
         self.allocations = BoundAllocations(etcd, self.bond)
         histories = MemoryHistoryStore(etcd)
         self.watch = HistoryWatch(me, "one", histories, store, self.store, self.bond, clock, self.end)
-        self.follower = Follower(me, self.allocations, self.store, clock, relist_interval_s=60.0)
+        self.follower = Follower(
+            me, self.allocations, self.store, clock, relist_interval_s=60.0, on_backwards=self.bond.seen.contradict
+        )
         self.trust = Trust(me, self.allocations, self.store, clock)
 
     def end(self) -> None:

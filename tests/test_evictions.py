@@ -1,6 +1,7 @@
 """Eviction and readmission, beside others who are at work on the same documents."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +14,13 @@ from regionquota.coordinator.rounds import run_round
 from regionquota.core.allocation import Allocation, Retired, grant
 from regionquota.core.history import History, Phase, Standing
 from regionquota.core.policy import DEFAULT_POLICY
-from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.rebalancing import Policy
 from regionquota.core.recovery import Stated, Statement
 from regionquota.errors import EtcdUnavailable, InvalidRequest
 from regionquota.evictions import Evicted, Readmitted, evict_region, readmit_region
-from regionquota.ports import RegionRecord, RegionStatus
+from regionquota.ports import Presence, RegionRecord, RegionStatus
+from regionquota.recovery import evicted_before
 
 
 class World:
@@ -35,8 +37,8 @@ class World:
         for key in (QUOTA, OTHER):
             await self.etcd.swap(key, 0, allocation(100, us=50))
 
-    async def evict(self) -> Evicted:
-        return await evict_region(self.etcd, self.etcd, self.histories, "us", "off", self.clock)
+    async def evict(self, region: Region = "us") -> Evicted:
+        return await evict_region(self.etcd, self.etcd, self.histories, region, "off", self.clock)
 
     async def readmit(self, *, unused: bool = False, lost: bool = False) -> Readmitted:
         return await readmit_region(
@@ -47,8 +49,17 @@ class World:
         stated = [Stated(key, Kind.ALLOCATED, 100, False, DEFAULT_POLICY, 9, 0, holds, 10) for key in (QUOTA, OTHER)]
         await self.histories.state(Statement("us", Standing("first", evictions, before), stated))
 
-    async def record(self) -> RegionRecord:
-        return (await self.etcd.regions())["us"].record
+    async def halt(self) -> None:
+        revision, _ = await self.histories.read()
+        await self.histories.swap(History("first", Phase.HALTED, NOON, "eu", "it went backwards"), revision)
+
+    async def record(self, region: Region = "us") -> RegionRecord:
+        return (await self.etcd.regions())[region].record
+
+    async def is_blind(self, region: Region = "us") -> bool:
+        eviction = (await self.record(region)).eviction
+        assert eviction is not None
+        return eviction.blind
 
     async def document(self, key: QuotaKey = QUOTA) -> Allocation:
         _, document = await self.etcd.read(key)
@@ -148,8 +159,7 @@ async def test_a_readmission_that_another_eviction_overtakes_frees_nothing_of_it
 
 async def test_nobody_is_readmitted_while_nothing_moves(world: World) -> None:
     await world.evict()
-    revision, _ = await world.histories.read()
-    await world.histories.swap(History("first", Phase.HALTED, NOON, "eu", "it went backwards"), revision)
+    await world.halt()
     with pytest.raises(InvalidRequest, match="was halted by eu"):
         await world.readmit(lost=True)
     assert RegionStatus.EVICTED is (await world.record()).status
@@ -165,7 +175,63 @@ async def test_what_was_said_while_something_was_held_is_no_evidence(world: Worl
 async def test_what_a_lost_database_left_retired_can_be_freed_by_a_word(world: World) -> None:
     await world.evict()
     assert {QUOTA: 50, OTHER: 50} == (await world.readmit(lost=True)).still_retired
-    with pytest.raises(InvalidRequest, match="nobody knows what it had in use"):
+    with pytest.raises(InvalidRequest, match="--nothing-used"):
         await world.readmit()
     assert {QUOTA: 50, OTHER: 50} == (await world.readmit(unused=True)).freed
     assert 100 == (await world.document()).pool
+
+
+async def test_a_region_that_etcd_has_forgotten_can_be_evicted_for_a_recovery(world: World) -> None:
+    with pytest.raises(InvalidRequest, match='unknown region "ap"'):
+        await world.evict("ap")
+    await world.halt()
+    await world.evict("ap")
+    assert (RegionStatus.EVICTED, True) == ((await world.record("ap")).status, await world.is_blind("ap"))
+
+
+async def test_who_is_evicted_by_the_snapshot_alone_is_told(world: World) -> None:
+    await world.evict()
+    assert ["us"] == await evicted_before(world.etcd)
+    await world.halt()
+    await world.evict("ap")
+    await world.evict()
+    assert [] == await evicted_before(world.etcd)
+
+
+async def test_an_eviction_of_before_is_blind_if_it_is_said_again_while_nothing_moves(world: World) -> None:
+    await world.evict()
+    assert not await world.is_blind()
+    await world.halt()
+    before = await world.record()
+    after = (await world.evict()).record
+    assert before.eviction is not None
+    assert after.eviction == replace(before.eviction, blind=True)
+
+
+async def test_an_eviction_during_which_etcd_was_found_to_have_gone_backwards_is_blind(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    present = world.etcd.present
+
+    async def slow() -> Sequence[Presence]:
+        await world.halt()
+        return await present()
+
+    monkeypatch.setattr(world.etcd, "present", slow)
+    await world.evict()
+    assert await world.is_blind()
+    assert {"us": 50} == (await world.document()).slices
+
+
+async def test_what_a_lost_database_had_in_use_is_not_freed_by_the_word_of_the_next(world: World) -> None:
+    await world.evict()
+    await world.readmit(lost=True)
+    revision, known = await world.etcd.read(QUOTA)
+    assert known is not None
+    await world.etcd.swap(QUOTA, revision, grant(known, {"us": 20}))
+    await world.evict()
+    await world.state(evictions=2, before=1)
+    done = await world.readmit()
+    assert (10, 10, 50) == (done.kept[QUOTA], done.freed[QUOTA], done.still_retired[QUOTA])
+    after = await world.document()
+    assert ({"us": 10}, {"us": Retired(50, unknown=50)}) == (after.slices, after.retired)

@@ -3,15 +3,15 @@
 Both may be interrupted and repeated: what is done already is not done again, and coordinators finish an eviction.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from functools import partial
+from typing import Final, TypeAlias
 
 from regionquota.core.allocation import Allocation
-from regionquota.core.eviction import Eviction, evict, readmit
+from regionquota.core.eviction import Eviction, disclaim, evict, readmit
 from regionquota.core.history import Phase
-from regionquota.core.periods import Epoch
-from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.quota import QuotaKey, Region, is_identifier
 from regionquota.core.recovery import Stated
 from regionquota.errors import EtcdUnavailable, InvalidRequest
 from regionquota.history_ports import HistoryStore
@@ -23,6 +23,7 @@ MAX_ATTESTATION: Final = 1000
 """Characters."""
 
 Progress = Callable[[int, int], None]
+_Change: TypeAlias = Callable[[Allocation], Allocation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,39 +64,62 @@ async def evict_region(
         raise InvalidRequest(
             "attest", f"say how you know that {region} spends no more, in 1 to {MAX_ATTESTATION} characters"
         )
-    stored = await _known(directory, region)
-    record = stored.record
-    _, history = await histories.read()
-    is_blind = history is not None and history.phase is not Phase.RUNNING
-    if record.status is not RegionStatus.EVICTED:
-        if any(one.region == region for one in await directory.present()):
-            raise InvalidRequest(
-                "region", f"{region} shows a sign of life: drain it, or stop all its servers and wait for a minute"
-            )
-        number = 1 + (0 if record.eviction is None else record.eviction.number)
-        eviction = Eviction(number, clock.now(), attestation.strip(), is_blind)
-        record = await _write(
-            directory, stored, replace(record, status=RegionStatus.EVICTED, frozen=None, eviction=eviction)
-        )
+    is_blind = await _nothing_moves(histories)
+    record = await _record(directory, region, attestation.strip(), clock.now(), is_blind=is_blind)
+    if not is_blind and await _nothing_moves(histories):
+        is_blind = True  # since a moment ago: what etcd says of it may not have been so even then
+        record = await _record(directory, region, attestation.strip(), clock.now(), is_blind=True)
     if is_blind:
         return Evicted(record, {})  # a recovery sees to the documents
     still = _Still(directory, record)
-    return Evicted(record, await _retire(allocations, still, clock.now(), on_document))
+    retire = _retiring(region, clock.now())
+    return Evicted(record, await _retire(allocations, still, retire, on_document))
+
+
+async def _record(
+    directory: Directory, region: Region, attestation: str, now: float, *, is_blind: bool
+) -> RegionRecord:
+    """The eviction in the region's record, which is made where etcd may have forgotten it."""
+    stored = await _known(directory, region, or_forgotten=is_blind)
+    record, known = stored.record, stored.record.eviction
+    if record.status is RegionStatus.EVICTED and known is not None:
+        # Since the snapshot that etcd was restored from it may have been readmitted.
+        eviction = replace(known, blind=known.blind or is_blind)
+    elif any(one.region == region for one in await directory.present()):
+        raise InvalidRequest(
+            "region", f"{region} shows a sign of life: drain it, or stop all its servers and wait for a minute"
+        )
+    else:
+        eviction = Eviction(1 if known is None else known.number + 1, now, attestation, is_blind)
+    return await _write(directory, stored, replace(record, status=RegionStatus.EVICTED, frozen=None, eviction=eviction))
+
+
+async def _nothing_moves(histories: HistoryStore) -> bool:
+    _, history = await histories.read()
+    return history is not None and history.phase is not Phase.RUNNING
 
 
 async def _retire(
-    allocations: AllocationStore, still: "_Still", now: float, on_document: Progress
+    allocations: AllocationStore, still: "_Still", change: _Change, on_document: Progress
 ) -> Mapping[QuotaKey, int]:
     region = still.record.name
     retired = {}
     _, documents = await allocations.list()
     await still.require()
     for number, one in enumerate(documents):
-        changed = await _rewrite(allocations, one, lambda known: evict(known, region, now), still)
-        if changed is not None and region in changed.retired:
-            retired[one.key] = changed.retired[region].units
+        done = await _rewrite(allocations, one, change, still)
+        if done is not None and region in done[1].retired:
+            retired[one.key] = done[1].retired[region].units
         on_document(number + 1, len(documents))
     return retired
+
+
+def _retiring(region: Region, now: float, *, lost: bool = False) -> _Change:
+    def change(known: Allocation) -> Allocation:
+        gone = evict(known, region, now)
+        return disclaim(gone, region) if lost else gone
+
+    return change
 
 
 async def readmit_region(
@@ -122,50 +146,57 @@ async def readmit_region(
         raise InvalidRequest("region", f"{history.trouble}: readmit {region} once it was recovered")
     _, documents = await allocations.list()
     is_evicted = record.status is RegionStatus.EVICTED
-    is_retired = any(one.allocation is not None and region in one.allocation.retired for one in documents)
-    if record.eviction is None or not (is_evicted or is_retired):
-        raise InvalidRequest("region", f"{region} is not evicted, it is {record.status}")
+    if not is_evicted or record.eviction is None:
+        _require_rest(documents, record, nothing_used=nothing_used)
     usage = await _evidence(histories, record, lost=database_lost, unused=nothing_used)
     if is_evicted:
         # Nothing may be left of the eviction: who has not come to a document yet finds that it has changed.
-        await _retire(allocations, _Still(directory, record), clock.now(), lambda _done, _of: None)
+        retire = _retiring(region, clock.now(), lost=usage is None)
+        await _retire(allocations, _Still(directory, record), retire, lambda _done, _of: None)
         record = await _write(directory, stored, replace(record, status=RegionStatus.ACTIVE))
-    return await _return(allocations, _Still(directory, record), usage, on_document)
+    still = _Still(directory, record)
+    return await _return(allocations, still, usage, on_document, with_unknown=nothing_used)
+
+
+def _require_rest(documents: Sequence[Stored], record: RegionRecord, *, nothing_used: bool) -> None:
+    """Raises `InvalidRequest` if no readmission has left anything that can be returned now."""
+    retired = [one.allocation.retired.get(record.name) for one in documents if one.allocation is not None]
+    rest = [gone for gone in retired if gone is not None]
+    if record.eviction is not None and any(nothing_used or gone.units > gone.unknown for gone in rest):
+        return
+    hint = ". If you know that nothing of what is still retired of it is in use: --nothing-used" if rest else ""
+    raise InvalidRequest("region", f"{record.name} is not evicted, it is {record.status}{hint}")
 
 
 async def _return(
-    allocations: AllocationStore, still: "_Still", usage: Mapping[QuotaKey, Stated] | None, on_document: Progress
+    allocations: AllocationStore,
+    still: "_Still",
+    usage: Mapping[QuotaKey, Stated] | None,
+    on_document: Progress,
+    *,
+    with_unknown: bool,
 ) -> Readmitted:
     region = still.record.name
-    kept, freed, waiting = {}, {}, {}
+    kept, freed = {}, {}
+    waiting: dict[QuotaKey, int] = {}
     _, documents = await allocations.list()
     await still.require()
     for number, one in enumerate(documents):
         gone = None if one.allocation is None else one.allocation.retired.get(region)
-        if gone is not None and usage is None:
-            waiting[one.key] = gone.units
-        elif gone is not None and usage is not None:
-            word = usage.get(one.key)
+        if gone is not None:
+            word = None if usage is None else usage.get(one.key)
             in_use, epoch = (0, gone.epoch) if word is None else (word.in_use, word.epoch)
-            kept[one.key] = await _give_back(allocations, one, still, in_use, epoch)
-            freed[one.key] = gone.units - kept[one.key]
+            give = partial(readmit, region=region, in_use=in_use, epoch=epoch, with_unknown=with_unknown)
+            done = await _rewrite(allocations, one, give, still)
+            if done is None:
+                continue
+            before, after = done
+            left = after.retired[region].units if region in after.retired else 0
+            kept[one.key] = after.slice_of(region) - before.slice_of(region)
+            freed[one.key] = gone.units - left - kept[one.key]
+            waiting |= {one.key: left} if left else {}
         on_document(number + 1, len(documents))
     return Readmitted(still.record, kept, freed, waiting)
-
-
-async def _give_back(allocations: AllocationStore, one: Stored, still: "_Still", in_use: int, epoch: Epoch) -> int:
-    """How much of it the region keeps."""
-    region = still.record.name
-    kept = 0
-
-    def change(known: Allocation) -> Allocation:
-        nonlocal kept
-        changed = readmit(known, region, in_use, epoch)
-        kept = changed.slice_of(region) - known.slice_of(region)
-        return changed
-
-    await _rewrite(allocations, one, change, still)
-    return kept
 
 
 async def _evidence(
@@ -223,23 +254,25 @@ def _agree(one: RegionRecord, other: RegionRecord) -> bool:
 
 
 async def _rewrite(
-    allocations: AllocationStore, one: Stored, change: Callable[[Allocation], Allocation], still: _Still
-) -> Allocation | None:
-    """None: the document is gone. `still` was so after `one` was read."""
+    allocations: AllocationStore, one: Stored, change: _Change, still: _Still
+) -> tuple[Allocation, Allocation] | None:
+    """The document before and after. None: it is gone. `still` was so after `one` was read."""
     revision, known = one.revision, one.allocation
     for _ in range(MAX_ATTEMPTS):
         if known is None:
             return None
         changed = change(known)
         if changed is known or await allocations.swap(one.key, revision, changed) is not None:
-            return changed
+            return known, changed
         revision, known = await allocations.read(one.key)
         await still.require()
     raise EtcdUnavailable(f"{one.key} was changed by others {MAX_ATTEMPTS} times in a row: repeat the command")
 
 
-async def _known(directory: Directory, region: Region) -> StoredRegion:
+async def _known(directory: Directory, region: Region, *, or_forgotten: bool = False) -> StoredRegion:
     regions = await directory.regions()
+    if region not in regions and or_forgotten and is_identifier(region):
+        return StoredRegion(0, RegionRecord(region))
     if region not in regions:
         known = ", ".join(sorted(regions)) or "none yet"
         raise InvalidRequest("region", f'unknown region "{region}": known are {known}')

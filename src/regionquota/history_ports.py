@@ -38,15 +38,19 @@ class HistoryStore(Protocol):
 class StandingStore(Protocol):
     """What a region's database remembers. Every call may raise `StoreUnavailable`."""
 
+    async def standing(self) -> Standing | None:
+        """Alone: to recall everything every counter is looked at."""
+        ...
+
     async def recall(self) -> tuple[Standing | None, Sight]:
         """None: it has not met any history yet. The sight includes every revision that was ever applied to a slice."""
         ...
 
-    async def adopt(self, before: Standing | None, standing: Standing) -> bool:
+    async def adopt(self, before: Standing | None, standing: Standing, *, distrust: bool = False) -> bool:
         """From now on nothing that was read under `before` changes a slice. False: it is under another by now.
 
-        Under a new history, revisions of the former one are no longer newer than anything. After another eviction
-        nothing is admitted until the slices were compared with etcd.
+        Under a new history, revisions of the former one are no longer newer than anything. After another eviction,
+        and if `distrust` is asked for, nothing is admitted until the slices were compared with etcd.
         """
         ...
 

@@ -12,7 +12,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.history import History, Phase
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.recovery import Stated, Statement, rebuild
-from regionquota.errors import EtcdUnavailable, InvalidRequest
+from regionquota.errors import EtcdUnavailable, InvalidRequest, UnreadableDocument
 from regionquota.histories import new_name
 from regionquota.history_ports import HistoryStore
 from regionquota.ports import AllocationStore, Clock, Directory, RegionRecord, RegionStatus, Stored
@@ -64,6 +64,13 @@ async def begin_recovery(histories: HistoryStore, by: str, now: float, *, anyway
     raise EtcdUnavailable(f"the history was changed by others {MAX_ATTEMPTS} times in a row: try again")
 
 
+async def evicted_before(directory: Directory) -> Sequence[Region]:
+    """Those that are evicted by the word of the snapshot alone: they are not waited for."""
+    records = [stored.record for stored in (await directory.regions()).values()]
+    evicted = [one for one in records if one.status is RegionStatus.EVICTED]
+    return sorted(one.name for one in evicted if one.eviction is None or not one.eviction.blind)
+
+
 async def await_statements(
     histories: HistoryStore,
     directory: Directory,
@@ -110,8 +117,12 @@ async def rebuild_documents(
     on_document: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> tuple[int, int, Mapping[QuotaKey, Allocation]]:
     """How many documents there are, how many were rewritten, and what they all say. `allocations` are those of the
-    recovery: nobody else writes them.
+    recovery: nobody else writes them. Raises `UnreadableDocument`: what such a one says is for people to find out.
     """
+    for damage in await allocations.damaged():
+        raise UnreadableDocument(
+            f"{damage}; correct it, or delete it (etcdctl del) to have it made of what the regions hold, and repeat"
+        )
     records = {name: stored.record for name, stored in (await directory.regions()).items()}
     evicted = sorted(name for name, record in records.items() if record.status is RegionStatus.EVICTED)
     blind = [name for name in evicted if (eviction := records[name].eviction) is not None and eviction.blind]
@@ -125,11 +136,13 @@ async def rebuild_documents(
     rewritten = 0
     for number, key in enumerate(sorted({*known, *stated})):
         one = known.get(key, Stored(key, 0, None))
-        wanted[key] = rebuild(one.allocation, one.revision, stated.get(key, {}), evicted, blind, clock.now())
-        if wanted[key] != one.allocation:
-            if await allocations.swap(key, one.revision, wanted[key]) is None:
+        made = rebuild(one.allocation, one.revision, stated.get(key, {}), evicted, blind, clock.now())
+        if made is not None and made != one.allocation:
+            if await allocations.swap(key, one.revision, made) is None:
                 raise EtcdUnavailable(f"{key} was changed by somebody else: repeat the command")
             rewritten += 1
+        if made is not None:
+            wanted[key] = made
         on_document(number + 1, len({*known, *stated}))
     return len(wanted), rewritten, wanted
 

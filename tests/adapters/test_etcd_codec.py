@@ -94,7 +94,9 @@ def any_allocation(draw: st.DrawFn) -> Allocation:
     effective = words[0] if words else 0
     limit = effective if isinstance(effective, int) else draw(amounts)
     slices = draw(st.dictionaries(regions, amounts, max_size=4))
-    retired = draw(st.dictionaries(regions, st.builds(Retired, amounts, st.integers(0, 10**6)), max_size=2))
+    gone = st.builds(Retired, amounts, st.integers(0, 10**6))
+    unproven = gone.map(lambda one: replace(one, unknown=one.units))
+    retired = draw(st.dictionaries(regions, gone | unproven, max_size=2))
     return Allocation(
         kind=draw(st.sampled_from(Kind)),
         plan=plan,

@@ -111,8 +111,11 @@ async def test_days_begin_at_midnight_and_weeks_on_monday_both_in_utc(
 async def test_several_servers_at_once_make_each_partition_once(database: str) -> None:
     servers = [await upkeep_on(database) for _ in range(4)]
     try:
-        for _ in range(2):  # who finds another at it leaves it to that one
-            await asyncio.gather(*(upkeep.make_ahead(NOON, 3, 1) for upkeep, _ in servers))
+        async with asyncio.timeout(60):
+            while (
+                len(await tables(database, "usage_ledger_[0-9]")) < 4
+            ):  # who finds another at it leaves it to that one
+                await asyncio.gather(*(upkeep.make_ahead(NOON, 3, 1) for upkeep, _ in servers))
     finally:
         for _, pool in servers:
             pool.terminate()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
@@ -15,12 +15,13 @@ from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.histories import BoundAllocations, MemoryHistoryStore
 from regionquota.core.history import Bond, History, Phase, Seen, Sight, Standing
 from regionquota.core.policy import DEFAULT_POLICY
-from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.quota import MAX_IDENTIFIER_BYTES, Kind, QuotaKey
 from regionquota.core.recovery import Stated, Statement
 from regionquota.embedded import EmbeddedEtcd
-from regionquota.errors import EtcdUnavailable, HistoryEnded, WentBackwards
+from regionquota.errors import EtcdUnavailable, HistoryEnded, UnreadableDocument, WentBackwards
 from regionquota.history_ports import HistoryStore
 from regionquota.ports import AllocationStore, Directory, RegionRecord
+from regionquota.recovery import rebuild_documents
 
 RUNNING = History("first")
 HALTED = History("first", Phase.HALTED, 1_800_000_000.5, "eu (host-1)", "it is at 3, but has been at 5")
@@ -118,6 +119,15 @@ async def test_a_long_statement_is_replaced_by_a_shorter_one(store: Etcd) -> Non
     shorter = Statement("eu", Standing("next"), [stated(1)])
     await store.histories.state(shorter)
     assert [shorter] == await store.histories.statements()
+
+
+async def test_a_statement_of_long_names_is_read(store: Etcd) -> None:
+    """Quotation marks take twice as much room as they have letters."""
+    longest = '"' * MAX_IDENTIFIER_BYTES
+    policy = replace(DEFAULT_POLICY, parent=longest)
+    words = [replace(stated(1), key=QuotaKey(longest, longest, f"{number}"), policy=policy) for number in range(2000)]
+    await store.histories.state(Statement("eu", Standing("first"), words))
+    assert [Statement("eu", Standing("first"), words)] == await store.histories.statements()
 
 
 async def test_statements_are_forgotten(store: Etcd) -> None:
@@ -270,6 +280,15 @@ async def test_an_operators_command_writes_in_the_history_that_it_has_read(etcd:
         assert (revision, allocation(100)) == await client.allocations.read(QUOTA)
         with pytest.raises(HistoryEnded, match="was halted by eu"):
             await client.allocations.swap(QUOTA, revision, allocation(200))
+
+
+async def test_a_recovery_names_what_it_cannot_read(etcd: EmbeddedEtcd) -> None:
+    async with EtcdClient.connect([etcd.endpoint], prefix=f"/{uuid4()}/") as client:
+        await client.histories.swap(RECOVERING, 0)
+        await client.gateway.put(client.allocations.key_of(QUOTA), b"?", 0)
+        documents = client.allocations_in(RECOVERING)
+        with pytest.raises(UnreadableDocument, match=r"acme/vcpu/global in etcd.*delete it"):
+            await rebuild_documents(documents, client.directory, {}, HandClock())
 
 
 async def test_an_operators_command_may_come_before_the_first_history(etcd: EmbeddedEtcd) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from tests.bound import bound_store
 from tests.contract import region_store_fixtures as fixtures
-from tests.core.builders import NOON, QUOTA, allocation, reservation_name, reserve
+from tests.core.builders import NOON, QUOTA, allocation, differences, reservation_name, reserve
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.adapters.postgres.standing import PostgresStandingStore
@@ -73,6 +73,7 @@ async def test_nothing_was_met_at_first(region: Region) -> None:
 async def test_what_was_adopted_is_recalled(region: Region) -> None:
     assert await region.standings.adopt(None, FIRST)
     assert (FIRST, Sight()) == await region.standings.recall()
+    assert await region.standings.standing() == FIRST
 
 
 async def test_only_from_where_it_stands(region: Region) -> None:
@@ -238,3 +239,15 @@ async def test_an_adoption_takes_as_long_as_it_has_to(database: str) -> None:
         assert not adopting.done()
     assert await adopting
     pool.terminate()
+
+
+async def test_a_counter_that_several_servers_write_to_is_taken_away_whole(region: Region) -> None:
+    name = await distrust(region)
+    if isinstance(region.store, PostgresRegionStore):
+        assert await region.store.spread(QUOTA, 3, NOON) is not None
+    await region.store.transact([Adjust(QUOTA, 30, "a", b"a", "because")], NOON)
+    evicted = region.process(Bond(AGAIN, is_evicted=True))
+    held = await evicted.apply(QUOTA, allocation(100, eu=50), 11, NOON, within=name)
+    assert held is not None
+    assert (0, 30) == (held.slice, held.counter.debt)
+    assert [] == differences(await region.store.check_balances())

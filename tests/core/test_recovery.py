@@ -1,18 +1,27 @@
 """A document that is made of what the regions hold."""
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.builders import NOON, QUOTA
 from tests.core.builders import allocation as document
 
-from regionquota.core.allocation import UNLIMITED, Move, Retired, VersionedLimit
-from regionquota.core.policy import DEFAULT_POLICY
+from regionquota.core.allocation import UNLIMITED, Allocation, Move, Retired, VersionedLimit
+from regionquota.core.eviction import readmit
+from regionquota.core.policy import DEFAULT_POLICY, Enforcement
 from regionquota.core.quota import Kind
-from regionquota.core.recovery import Stated, rebuild
+from regionquota.core.recovery import Stated
+from regionquota.core.recovery import rebuild as rebuild_if_any
 
 SNAPSHOT = 100
+
+
+def rebuild(*words: Any) -> Allocation:
+    made = rebuild_if_any(*words)
+    assert made is not None
+    return made
 
 
 def holds(units: int, *, revision: int = SNAPSHOT, limit: int = 300, epoch: int = 0, unlimited: bool = False) -> Stated:
@@ -64,6 +73,29 @@ def test_a_quota_that_was_made_since() -> None:
     assert (50, {"eu": 10}, 40, VersionedLimit(50, 0)) == (made.limit, made.slices, made.pool, made.plan)
 
 
+def test_a_quota_that_was_removed_stays_so() -> None:
+    ended = replace(holds(0, limit=0), policy=replace(DEFAULT_POLICY, admission_open=False))
+    assert rebuild_if_any(None, 0, {"eu": ended, "us": ended}, [], [], NOON) is None
+    assert {"eu": 3} == rebuild(None, 0, {"eu": replace(ended, slice=3), "us": ended}, [], [], NOON).slices
+    assert rebuild(None, 0, {"eu": holds(0, limit=0)}, [], [], NOON).policy.admission_open
+
+
+def test_what_is_in_use_and_owed_stays_counted() -> None:
+    owed = replace(holds(0), in_use=40)
+    assert ({"us": 40}, 260) == (
+        (made := rebuild(document(300), SNAPSHOT, {"us": owed}, [], [], NOON)).slices,
+        made.pool,
+    )
+
+
+def test_what_is_not_held_to_the_limit_is_not_counted_beyond_the_slice() -> None:
+    for word in (
+        replace(holds(5, unlimited=True), in_use=40),
+        replace(holds(5), in_use=40, policy=replace(DEFAULT_POLICY, enforcement=Enforcement.SOFT)),
+    ):
+        assert {"us": 5} == rebuild(document(300), SNAPSHOT, {"us": word}, [], [], NOON).slices
+
+
 def test_what_was_given_up_in_a_newer_period_is_not_spent_in_an_older_one() -> None:
     assert 7 == rebuild(document(300), SNAPSHOT, {"eu": holds(1, epoch=7), "us": holds(1, epoch=6)}, [], [], NOON).epoch
 
@@ -81,6 +113,13 @@ def test_an_eviction_that_the_snapshot_has_half_of() -> None:
 def test_a_region_that_may_hold_anything_is_counted_with_all_that_nobody_holds() -> None:
     made = rebuild(document(300, eu=100, ap=50), SNAPSHOT, {"eu": holds(120)}, ["ap"], ["ap"], NOON)
     assert ({"ap": Retired(180)}, 0) == (made.retired, made.pool)
+
+
+def test_what_one_of_two_lost_regions_may_hold_the_database_of_one_is_no_evidence_for() -> None:
+    made = rebuild(document(300, eu=100), SNAPSHOT, {"eu": holds(120)}, ["ap", "us"], ["ap", "us"], NOON)
+    assert {"ap": Retired(180, unknown=180)} == made.retired
+    assert made is readmit(made, "ap", 10, 0)
+    assert 180 == readmit(made, "ap", 0, 0, with_unknown=True).pool
 
 
 @given(

@@ -1,6 +1,5 @@
 """The explorer itself: that it finds what is wrong, says it well, and says the same again."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -9,13 +8,14 @@ from regionquota.explorer import exhaustive
 from regionquota.explorer.ablations import ABLATIONS, document, look, without
 from regionquota.explorer.campaign import Options, explore, story, tell
 from regionquota.explorer.choices import Choices, numbers, shrink
+from regionquota.explorer.corpus import keep, kept
 from regionquota.explorer.faults import EXPLORED, Fault
 from regionquota.explorer.invariants import Invariant
-from regionquota.explorer.run import Script, run, script
+from regionquota.explorer.run import STEPS, Script, run, script
 from regionquota.explorer.seen import Seen
 
 ROOT = Path(__file__).parents[2]
-CORPUS = json.loads((ROOT / "simulations" / "corpus.json").read_text())
+CORPUS = kept(ROOT / "simulations" / "corpus.json")
 HONEST_RUNS = 1_500
 LEAST_SAFEGUARDS = 12
 
@@ -34,18 +34,32 @@ def test_no_interleaving_breaks_an_invariant() -> None:
     assert tally.distinct_states > HONEST_RUNS / 2
     seldom = {fault for fault in EXPLORED if tally.faults[fault] < HONEST_RUNS / 50}
     assert seldom <= {Fault.DEPOSED}
+    assert {name for name, count in tally.deeds.items() if count == 0} == set()
+    assert tally.steps_per_run > STEPS
 
 
 def test_several_workers_count_what_one_counts() -> None:
     one = explore(Options(runs=60, seconds=100, workers=1))
     two = explore(Options(runs=60, seconds=100, workers=2))
-    assert (one.runs, one.faults, one.distinct_states) == (two.runs, two.faults, two.distinct_states)
+    assert (one.runs, one.faults, one.deeds, one.distinct_states) == (
+        two.runs,
+        two.faults,
+        two.deeds,
+        two.distinct_states,
+    )
 
 
-@pytest.mark.parametrize("found", CORPUS, ids=[found["found"] for found in CORPUS])
-def test_what_was_once_found_is_not_found_again(found: dict[str, object]) -> None:
-    wanted = Script(found["start"], tuple(found["numbers"]), found["rest"])  # type: ignore[arg-type]
-    assert run(wanted).violation is None
+@pytest.mark.parametrize("found", CORPUS)
+def test_what_was_once_found_is_not_found_again(found: str) -> None:
+    assert run(CORPUS[found]).violation is None
+
+
+def test_what_finds_the_same_is_kept_once(tmp_path: Path) -> None:
+    file = tmp_path / "corpus.json"
+    other = Script(4, (5,), rest=True, fails_over=True)
+    keep(file, {"B is broken": Script(1, (2, 3), rest=False), "C is broken": other})
+    keep(file, {"B is broken": Script(6, (7,), rest=False)})
+    assert {"B is broken": Script(6, (7,), rest=False), "C is broken": other} == kept(file)
 
 
 @pytest.mark.parametrize("name", ABLATIONS)

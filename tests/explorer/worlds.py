@@ -42,6 +42,6 @@ def explored(seed: int) -> Histories:
             SliceChange(row.key, region, row.revision, row.before, row.after)
             for row in finish(store.slice_history(0, 10**6, WHOLE))
         ]
-        for region, store in world.stores.items()
+        for region, store in world.stores()
     }
     return Histories(world.history(WHOLE), rows, world.checks.largest[WHOLE])

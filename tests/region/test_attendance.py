@@ -160,12 +160,12 @@ async def test_all_is_looked_at_again_in_pages_and_a_part_of_it_at_a_time(world:
     """Five reports in READ_ALL_WITHIN_S: each reads a fifth of the quotas, and after them all have been read."""
     keys = [QuotaKey("acme", f"r{number:04}") for number in range(5 * PAGE)]
     for key in keys:
-        await world.store.apply(key, split(100, eu=1), 1, world.clock.now())
+        await world.etcd.swap(key, 0, split(100, eu=1))
     await world.attendance.attend()
     await world.attendance.report()
     assert 5 * PAGE == sum(slice_ for slice_, _, _ in world.attendance.sums.totals.values())
     for key in keys:
-        await world.store.apply(key, split(100, eu=2), 2, world.clock.now())
+        await world.store.apply(key, split(100, eu=2), 10_000, world.clock.now())
     seen = []
     for _ in range(5):
         world.clock.seconds += READ_ALL_WITHIN_S / 5

@@ -12,7 +12,7 @@ from regionquota.adapters.memory.histories import MemoryHistoryStore
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import Allocation
 from regionquota.core.eviction import Eviction, evict
-from regionquota.core.history import Phase
+from regionquota.core.history import Phase, Standing
 from regionquota.errors import EtcdUnavailable, StoreUnavailable, Unavailable
 from regionquota.ports import RegionRecord, RegionStatus
 from regionquota.region.steps import claim
@@ -137,3 +137,19 @@ async def test_it_says_what_is_in_use_once_it_holds_nothing() -> None:
     await again.watch.step()
     (word,) = world.etcd.statements["us"].stated
     assert (0, 10) == (word.slice, word.in_use)
+
+
+async def test_one_that_a_recovery_has_not_heard_of_comes_back_with_nothing() -> None:
+    """Also if it had been readmitted since the snapshot that etcd was restored from."""
+    world = World()
+    await world.store.adopt(world.store.stands, Standing("lost", 1))
+    world.store.trusted = world.store.life
+    world.record_eviction()
+    again = world.start()
+    assert not (await world.store.incarnation()).is_trusted
+    await again.trust.step()
+    await again.follower.relist()
+    assert (Phase.RUNNING, 0) == (world.phase(), world.slice())
+    await again.watch.step()
+    assert "us" in world.etcd.statements
+    assert again.watch.trouble is None

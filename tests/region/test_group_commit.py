@@ -285,3 +285,20 @@ async def test_a_batch_that_failed_late_is_not_put_to_the_store_again(monkeypatc
     with pytest.raises(StoreUnavailable):
         await group._put([numbered(1)])
     assert 1 == len(store.batches)
+
+
+async def test_an_end_in_anger_leaves_nobody_waiting() -> None:
+    """As when Postgres hangs for longer than a server may take to stop."""
+    store = Store()
+    store.gate.clear()
+    group = GroupCommit(store, Clock(NOON), lanes=1, max_batch=1, max_queue=10)
+    group.start()
+    callers = await gathered(group, 2)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await group.stop()
+    await group.abandon()
+    assert 0 == store.at_work
+    assert [True, True] == [
+        isinstance(one, asyncio.CancelledError) for one in await asyncio.gather(*callers, return_exceptions=True)
+    ]

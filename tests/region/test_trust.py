@@ -9,8 +9,16 @@ from tests.core.builders import NOON, QUOTA, differences, finish, reserve
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
-from regionquota.core.allocation import LimitSource, Move, VersionedLimit, grant, new_allocation, request_moves
-from regionquota.core.commands import Commit, Denied, Granted
+from regionquota.core.allocation import (
+    LimitSource,
+    Move,
+    VersionedLimit,
+    grant,
+    hand_over,
+    new_allocation,
+    request_moves,
+)
+from regionquota.core.commands import Commit, Denied, Granted, Release
 from regionquota.core.quota import Kind
 from regionquota.errors import EtcdUnavailable, NotTrusted
 from regionquota.ports import Stored
@@ -148,6 +156,44 @@ async def test_a_quota_that_has_ended_meanwhile_is_closed() -> None:
     await world.etcd.remove(QUOTA, revision)
     await trust.step()
     assert 0 == world.slices()[0]
+
+
+async def test_what_was_let_go_of_before_the_failover_cannot_be_given_away_after_it() -> None:
+    """The database has forgotten the release that made the decrease possible, and the agent has not heard of that."""
+    world = World(used=0)
+    store = world.stores["eu"]
+    await store.transact([reserve(20, name="a")], NOON)
+    revision, document = await world.etcd.read(QUOTA)
+    assert document is not None
+    wanted = request_moves(document, [Move("n", "eu", "us", 25)])
+    revision = await world.etcd.swap(QUOTA, revision, wanted) or 0
+    replica = store.copy()
+    await store.transact([Release("a")], NOON)
+    let_go = await store.apply(QUOTA, wanted, revision, NOON)
+    assert let_go is not None
+    assert 5 == let_go.slice
+    store.fail_over(replica)
+    await Trust("eu", world.etcd, store, world.clock).step()
+    handed_over = hand_over(wanted, "eu", let_go.slice, let_go.epoch)
+    assert await world.etcd.swap(QUOTA, revision, handed_over) is None
+    world.synchronise("us")
+    assert (20, 80) == world.slices()
+
+
+async def test_a_quota_that_the_database_has_forgotten_is_compared_too() -> None:
+    """Else an agent that slept could carry out what it had read before everything was given away."""
+    world = World(used=0)
+    store = world.stores["eu"]
+    revision, document = await world.etcd.read(QUOTA)
+    assert document is not None
+    read = request_moves(document, [Move("n", "eu", "us", 30)])
+    revision = await world.etcd.swap(QUOTA, revision, read) or 0
+    world.synchronise("eu", "us")
+    assert (0, 100) == world.slices()
+    store.fail_over(MemoryRegionStore("eu"))
+    await Trust("eu", world.etcd, store, world.clock).step()
+    assert await store.apply(QUOTA, document, revision - 1, NOON) is None
+    assert (0, 100) == world.slices()
 
 
 async def test_a_server_that_is_trusted_is_not_compared_again() -> None:

@@ -141,6 +141,7 @@ async def _running(
         clock,
         relist_interval_s=config.agent.relist_interval_s,
         on_step=_step_watcher(telemetry, meter, room, clock, me),
+        on_backwards=etcd.seen.contradict,
     )
     attendance = Attendance(
         me,
@@ -238,11 +239,20 @@ async def _running(
             site(app, config.region.host, config.region.port, service_config.shutdown_grace_s) as url,
         ):
             yield url
-        async with asyncio.timeout(service_config.shutdown_grace_s):
-            await commits.stop()
+        await _finish(commits, service_config.shutdown_grace_s)
     finally:
+        await commits.abandon()
         await agent.stop()
         await stop([sweeping, sharding, trusting])
+
+
+async def _finish(commits: GroupCommit, grace_s: float) -> None:
+    """A Postgres that hangs must not keep the process from ending, or from beginning anew."""
+    try:
+        async with asyncio.timeout(grace_s):
+            await commits.stop()
+    except TimeoutError:
+        _log.warning("not all that was accepted could be finished", waited_s=grace_s)
 
 
 async def _compare_at_once(trust: Trust) -> None:

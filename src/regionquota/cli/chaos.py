@@ -1,5 +1,7 @@
 """regionquota chaos."""
 
+import asyncio
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -35,13 +37,14 @@ async def chaos(
 ) -> None:
     """Break real servers, Postgres, etcd and the network under load, and prove what callers were told.
 
-    Takes about ten minutes. Starts what it needs, over loopback only, and leaves nothing behind.
+    Takes about nine minutes. Starts what it needs, over loopback only, and leaves nothing behind.
     Exit status 1 at any finding.
     """
     if listed:
         _list(json=json)
         return
     die_with_parent()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
     configure_logging("auto", "error")
     results: list[Result] = []
     for one in _chosen(scenario):

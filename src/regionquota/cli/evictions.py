@@ -14,7 +14,14 @@ from regionquota.cli.frame import ConfigOption, JsonOption, command, configurati
 from regionquota.core.quota import QuotaKey
 from regionquota.evictions import Progress as Told
 from regionquota.evictions import evict_region, readmit_region
-from regionquota.recovery import Waiting, await_statements, begin_recovery, end_recovery, rebuild_documents
+from regionquota.recovery import (
+    Waiting,
+    await_statements,
+    begin_recovery,
+    end_recovery,
+    evicted_before,
+    rebuild_documents,
+)
 
 Name = Annotated[str, typer.Argument(metavar="REGION", help="Name of the region.")]
 
@@ -125,6 +132,13 @@ async def recover(
 async def _recover(connected: Operator, expected: list[str], wait: float, *, anyway: bool) -> dict[str, Any]:
     history = await begin_recovery(connected.histories, "regionquota region recover", time.time(), anyway=anyway)
     said: list[object] = []
+    evicted = await evicted_before(connected.directory)
+    if evicted:
+        err.print(
+            f"evicted already, and not waited for: {', '.join(evicted)}. Should one have been readmitted after the "
+            "snapshot was taken, evict it again first",
+            highlight=False,
+        )
 
     def tell(waiting: Waiting) -> None:
         if said != [*waiting.missing]:

@@ -10,6 +10,7 @@ from regionquota.errors import InvalidRequest
 from regionquota.explorer import exhaustive
 from regionquota.explorer.ablations import ABLATIONS, Missed, document, find, without
 from regionquota.explorer.campaign import Options, Story, Tally, explore, story, tell
+from regionquota.explorer.corpus import keep
 from regionquota.explorer.run import script
 
 EXAMPLES = (
@@ -34,6 +35,10 @@ async def explore_(
     table: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --ablate all: write the table there.")
     ] = None,
+    keep_in: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="FILE", help="Add runs that find something to this list, which tests replay."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Explore interleavings of the real agents, coordinators and callers, under faults, on stores in memory.
@@ -45,31 +50,38 @@ async def explore_(
     if table is not None and ablate != "all":
         raise InvalidRequest("table", "--table goes with --ablate all: the table names every safeguard")
     if ablate is not None:
-        _ablate(ablate, table, json=json)
+        _ablate(ablate, table, keep_in, json=json)
     elif whole:
         _exhaust(json=json)
     elif seed is not None:
         _replay(seed, json=json)
     else:
-        _explore(Options(runs, seconds, workers, first_seed), json=json)
+        _explore(Options(runs, seconds, workers, first_seed), keep_in, json=json)
 
 
-def _explore(options: Options, *, json: bool) -> None:
+def _explore(options: Options, keep_in: Path | None, *, json: bool) -> None:
     tally = explore(options, lambda so_far: None if json else _say(so_far))
     found = story(script(tally.violations[0][0])) if tally.violations else None
     if not json:
-        print_table(("fault", "times"), sorted(tally.faults.items()))
-        out.print(
-            f"{tally.runs:,} different interleavings, {tally.distinct_states:,} distinct states, "
-            f"{len(tally.violations):,} violations in {tally.seconds:.0f} s.",
-            highlight=False,
-        )
+        _say_what_happened(tally)
     if found is not None:
         _tell(tally.violations[0][0], found)
+        if keep_in is not None:
+            keep(keep_in, {found.said: found.script})
     if json:
         print_json(tally.plain())
     if found is not None:
         raise typer.Exit(1)
+
+
+def _say_what_happened(tally: Tally) -> None:
+    print_table(("fault", "times"), sorted(tally.faults.items()))
+    print_table(("event", "times"), sorted(tally.deeds.items()))
+    out.print(
+        f"{tally.runs:,} different interleavings of {tally.steps_per_run:.1f} steps, "
+        f"{tally.distinct_states:,} distinct states, {len(tally.violations):,} violations in {tally.seconds:.0f} s.",
+        highlight=False,
+    )
 
 
 def _say(so_far: Tally) -> None:
@@ -117,7 +129,7 @@ def _exhaust(*, json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _ablate(name: str, file: Path | None, *, json: bool) -> None:
+def _ablate(name: str, file: Path | None, keep_in: Path | None, *, json: bool) -> None:
     if name != "all" and name not in ABLATIONS:
         raise InvalidRequest("ablate", f'unknown safeguard "{name}": known are all, {", ".join(ABLATIONS)}')
     chosen = list(ABLATIONS.values()) if name == "all" else [ABLATIONS[name]]
@@ -139,6 +151,8 @@ def _ablate(name: str, file: Path | None, *, json: bool) -> None:
         _tell_without(missed[0])
     if file is not None:
         file.write_text(document(missed))
+    if keep_in is not None:
+        keep(keep_in, {f"{one.ablation.name} is missed": script(one.seed) for one in missed})
     if unmissed:
         raise typer.Exit(1)
 

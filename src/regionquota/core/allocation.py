@@ -55,10 +55,15 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """Capacity that an evicted region may have spent, in accounting epoch `epoch` or before."""
+    """Capacity that an evicted region may have spent, in accounting epoch `epoch` or before.
+
+    Of `unknown` of the units its database is no evidence: it is another one by now, or another region may have spent
+    them as well.
+    """
 
     units: int
     epoch: Epoch = TIMELESS
+    unknown: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +120,8 @@ def _check(allocation: Allocation) -> None:
     if not 0 <= allocation.limit <= MAX_AMOUNT:
         raise ProtocolError(f"limit {allocation.limit}: out of range")
     for region, gone in allocation.retired.items():
-        if not 0 <= gone.units <= MAX_AMOUNT:
-            raise ProtocolError(f"retired of {region} is {gone.units}")
+        if not 0 <= gone.unknown <= gone.units <= MAX_AMOUNT:
+            raise ProtocolError(f"retired of {region} is {gone.units}, {gone.unknown} of it unknown")
     for region, size in allocation.slices.items():
         if not 0 <= size <= MAX_AMOUNT:
             raise ProtocolError(f"slice of {region} is {size}")

@@ -38,7 +38,7 @@ def evict(allocation: Allocation, region: Region, now: float) -> Allocation:
     if owned:
         known = retired.get(region, Retired(0))
         epoch = epoch_of(allocation.kind, now + CLOCK_MARGIN_S, allocation.policy.calendar)
-        retired[region] = Retired(known.units + owned, max(known.epoch, epoch))
+        retired[region] = Retired(known.units + owned, max(known.epoch, epoch), known.unknown)
     return replace(
         allocation,
         slices={name: size for name, size in allocation.slices.items() if name != region},
@@ -61,17 +61,33 @@ def release_ended(allocation: Allocation, now: float) -> Allocation:
     return _with_retired(allocation, kept, epoch)
 
 
-def readmit(allocation: Allocation, region: Region, in_use: int, epoch: Epoch) -> Allocation:
+def disclaim(allocation: Allocation, region: Region) -> Allocation:
+    """Whatever is retired of `region`, the database that could tell of it is lost."""
+    gone = allocation.retired.get(region)
+    if gone is None or gone.unknown == gone.units:
+        return allocation
+    return replace(allocation, retired={**allocation.retired, region: replace(gone, unknown=gone.units)})
+
+
+def readmit(
+    allocation: Allocation, region: Region, in_use: int, epoch: Epoch, *, with_unknown: bool = False
+) -> Allocation:
     """Return what was retired of `region`, given evidence of what it has `in_use` in its accounting epoch `epoch`.
 
-    That much it owns again; the rest goes to the pool. Usage of a period that is over counts no more.
+    That much it owns again; the rest goes to the pool, but for what is unknown, unless somebody has given his word
+    for that, too. Usage of a period that is over counts no more.
     """
     gone = allocation.retired.get(region)
     if gone is None:
         return allocation
     over = allocation.kind is Kind.CONSUMABLE and epoch > gone.epoch
-    kept = 0 if over else min(gone.units, in_use)
+    left = 0 if over or with_unknown else gone.unknown
+    if left == gone.units:
+        return allocation
+    kept = 0 if over else min(gone.units - left, in_use)
     others = {name: one for name, one in allocation.retired.items() if name != region}
+    if left:
+        others[region] = replace(gone, units=left, unknown=left)
     returned = _with_retired(allocation, others, epoch)
     if not kept:
         return returned

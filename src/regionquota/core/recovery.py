@@ -42,23 +42,37 @@ def rebuild(
     evicted: Sequence[Region],
     blind: Sequence[Region],
     now: float,
-) -> Allocation:
-    """The document of one quota, given what each region in reach holds of it.
+) -> Allocation | None:
+    """The document of one quota, given what each region in reach holds of it. None: it was removed, nobody has any.
 
     `document` is what the snapshot says, as of `revision`. What nobody holds goes to the pool, or below zero if more
     is held than the limit. While there are `blind` evictions, of regions that may hold anything, it is theirs.
     """
+    slices = {region: held for region, word in stated.items() if (held := _held(word))}
+    if document is None and not slices and all(map(_has_ended, stated.values())):
+        return None
     terms = _newest_terms(document, revision, stated.values())
     retired = {} if document is None else dict(_retired(document, evicted, now))
-    slices = {region: word.slice for region, word in stated.items() if word.slice}
     rest = terms.limit - sum(gone.units for gone in retired.values()) - sum(slices.values())
     if blind and rest > 0:
         known = retired.get(blind[0], Retired(0))
         epoch = epoch_of(terms.kind, now + CLOCK_MARGIN_S, terms.policy.calendar)
-        retired[blind[0]] = Retired(known.units + rest, max(known.epoch, epoch))
+        unknown = known.unknown + (rest if len(blind) > 1 else 0)
+        retired[blind[0]] = Retired(known.units + rest, max(known.epoch, epoch), unknown)
         rest = 0
     epochs = [word.epoch for word in stated.values()]
     return replace(terms, slices=slices, retired=retired, pool=rest, epoch=max([terms.epoch, *epochs]))
+
+
+def _held(word: Stated) -> int:
+    """With what is in use beyond the slice and owed: the eviction that it was counted in may be lost."""
+    is_enforced = word.policy.is_hard and not word.unlimited
+    return max(word.slice, word.in_use) if is_enforced else word.slice
+
+
+def _has_ended(word: Stated) -> bool:
+    """As a region remembers a quota that was removed."""
+    return word.limit == 0 and not word.unlimited and not word.policy.admission_open
 
 
 def _retired(document: Allocation, evicted: Sequence[Region], now: float) -> Mapping[Region, Retired]:

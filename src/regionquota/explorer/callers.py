@@ -64,14 +64,20 @@ async def ask(world: "World", book: Book, store: StorePort, command: Command, no
 class Caller(Process):
     def start(self) -> None:
         assert self.region is not None
-        self.store = StorePort(self.world, self.world.stores[self.region])
+        self.store = StorePort(self.world, self.world.store(self.region))
         self.book = self.world.books[self.region]
+
+    job: Command
 
     def begin(self) -> Job:
         command = self._command()
         if len(self.book.sent) < 24:
             self.book.sent.append(command)
-        return say(command), ask(self.world, self.book, self.store, command, self.clock.now())
+        return command, ask(self.world, self.book, self.store, command, self.clock.now())
+
+    @property
+    def said(self) -> str:
+        return say(self.job)
 
     def _command(self) -> Command:
         choices, book = self.world.choices, self.book
@@ -103,7 +109,7 @@ class Caller(Process):
     def _reserve(self) -> Reserve:
         choices, name = self.world.choices, self.world.name()
         key = choices.one_of((WHOLE, PART))
-        held = self.world.stores[self.store.region].held.get(key)
+        held = self.world.store(self.store.region).held.get(key)
         everything = max(1, held.counter.slice - held.counter.in_use) if held is not None else 1
         amount, ttl_s = choices.one_of((1, 2, 3, 5, everything, everything)), choices.one_of((40, 40, 5))
         return _reservation(f"r{name}", key, amount, f"q{name}", ttl_s)
@@ -148,7 +154,7 @@ def _adjustment(key: QuotaKey, delta: int, request: str) -> Adjust:
 class Sweeper(Process):
     def start(self) -> None:
         assert self.region is not None
-        self.store = StorePort(self.world, self.world.stores[self.region])
+        self.store = StorePort(self.world, self.world.store(self.region))
 
     def begin(self) -> Job:
         if self.world.choices.pick(2):
@@ -159,7 +165,7 @@ class Sweeper(Process):
         """A sweeper that looked some time before it acts."""
         now = self.clock.now()
         assert self.region is not None
-        known = self.world.stores[self.region].reservations.values()
+        known = self.world.store(self.region).reservations.values()
         for name in [held.id for held in known if held.state in DUE and held.expires_at <= now][:3]:
             held = await self.store.reservation(name)
             assert held is not None

@@ -4,14 +4,15 @@ import gc
 import multiprocessing
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final
 
 from regionquota.explorer.choices import shrink
-from regionquota.explorer.faults import EXPLORED
+from regionquota.explorer.drive import by_hand
+from regionquota.explorer.faults import EXPLORED, Deed
 from regionquota.explorer.invariants import Violation
-from regionquota.explorer.logs import quiet
+from regionquota.explorer.logs import be_quiet, quiet
 from regionquota.explorer.run import Script, fails_like, run, script
 from regionquota.explorer.seen import Seen
 from regionquota.explorer.starts import starts
@@ -42,7 +43,13 @@ class Tally:
     distinct_states: int = 0
     seconds: float = 0.0
     faults: dict[str, int] = field(default_factory=lambda: {fault.value: 0 for fault in EXPLORED})
+    deeds: dict[str, int] = field(default_factory=lambda: {deed.value: 0 for deed in Deed})
+    steps: int = 0
     violations: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def steps_per_run(self) -> float:
+        return self.steps / max(1, self.runs + self.repeated)
 
     def plain(self) -> dict[str, Any]:
         return {
@@ -51,6 +58,8 @@ class Tally:
             "violations": len(self.violations),
             "seconds": round(self.seconds, 1),
             "faults": self.faults,
+            "events": self.deeds,
+            "steps_per_run": round(self.steps_per_run, 1),
             "repeated": self.repeated,
             "seeds": [seed for seed, _ in self.violations],
         }
@@ -71,7 +80,8 @@ def explore(options: Options, on_progress: Callable[[Tally], None] = lambda _: N
     starts()
     began = time.monotonic()
     if options.workers == 1:
-        tally, paths, states = _Worker(options, 0, on_progress).work()
+        with quiet():
+            tally, paths, states = _Worker(options, 0, on_progress).work()
         return _close(tally, paths, states, began)
     context = multiprocessing.get_context("fork")  # digests agree only between children of one parent
     pipes = [context.Pipe(duplex=False) for _ in range(options.workers)]
@@ -128,12 +138,16 @@ def _sum(tallies: Sequence[Tally]) -> Tally:
         total.distinct_states += one.distinct_states
         total.seconds = max(total.seconds, one.seconds)
         total.violations += one.violations
-        for fault, count in one.faults.items():
-            total.faults[fault] += count
+        total.steps += one.steps
+        for name, count in one.faults.items():
+            total.faults[name] += count
+        for name, count in one.deeds.items():
+            total.deeds[name] += count
     return total
 
 
 def _child(options: Options, number: int, writer: Connection) -> None:
+    be_quiet()
     worker = _Worker(options, number, lambda tally: writer.send((tally, None)))
     tally, paths, states = worker.work()
     writer.send((tally, (paths, states)))
@@ -157,7 +171,7 @@ class _Worker:
         gc.freeze()  # what is here stays: no collection has to look at it again
         gc.disable()
         began = said = time.monotonic()
-        with quiet():
+        with by_hand():
             while self._tally.runs < self._wanted and len(self._tally.violations) < _MOST_VIOLATIONS:
                 self._one()
                 if self._seed // self._options.workers % _COLLECT_EVERY == 0:
@@ -183,8 +197,11 @@ class _Worker:
             tally.repeated += 1
         for state in done.states:
             tally.distinct_states += self._states.add(state)
+        tally.steps += done.steps
         for fault, count in done.faults.items():
             tally.faults[fault] += count
+        for deed, count in done.deeds.items():
+            tally.deeds[deed] += count
         if done.violation is not None:
             tally.violations.append((seed, str(done.violation)))
 
@@ -204,7 +221,7 @@ def story(wanted: Script) -> Story | None:
         found = run(wanted).violation
         if found is None:
             return None
-        shrunk = Script(wanted.start, tuple(shrink(wanted.numbers, fails_like(wanted, found))), wanted.rest)
+        shrunk = replace(wanted, numbers=tuple(shrink(wanted.numbers, fails_like(wanted, found))))
     lines, violation = tell(shrunk)
     assert violation is not None
     return Story(len(shrunk.numbers) - 1, shrunk, lines, str(violation))

@@ -9,18 +9,29 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 
 _MASK: Final = 2**64 - 1
+_PER_SEED: Final = 0xD1342543DE82EF95
+_PER_STEP: Final = 0x9E3779B97F4A7C15
 
 
 def number(seed: int, step: int) -> int:
     """64 bits, as SplitMix64 makes them: a seed costs nothing to begin, and any step can be asked for."""
-    word = (seed * 0xD1342543DE82EF95 + (step + 1) * 0x9E3779B97F4A7C15) & _MASK
+    word = (seed * _PER_SEED + (step + 1) * _PER_STEP) & _MASK
     word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     word = (word ^ word >> 27) * 0x94D049BB133111EB & _MASK
     return word ^ word >> 31
 
 
 def numbers(seed: int, steps: int) -> list[int]:
-    return [number(seed, step) for step in range(steps)]
+    """The first so many."""
+    made: list[int] = []
+    base = seed * _PER_SEED
+    for _ in range(steps):
+        base += _PER_STEP
+        word = base & _MASK
+        word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        word = (word ^ word >> 27) * 0x94D049BB133111EB & _MASK
+        made.append(word ^ word >> 31)
+    return made
 
 
 class Choices:
@@ -36,15 +47,11 @@ class Choices:
 
     def step(self) -> bool:
         """Go on to the next number. False: there is none."""
-        self.close()
+        self.path = hash((self.path, self._whole % self._scale, self._scale))
+        self._scale = 1
         following = next(self._numbers, None)
         self._whole = self._rest = following or 0
         return following is not None
-
-    def close(self) -> None:
-        """Let `path` say what was chosen in this step."""
-        self.path = hash((self.path, self._whole % self._scale, self._scale))
-        self._scale = 1
 
     def pick(self, count: int) -> int:
         """0 .. count - 1. What a number has no digits left for is 0."""
@@ -53,28 +60,10 @@ class Choices:
         return chosen
 
     def one_of(self, options: Sequence[T]) -> T:
-        return options[self.pick(len(options))]
-
-
-class Enumeration(Choices):
-    """Chooses what `prefix` says, then always the first; `counts` says out of how many each was chosen."""
-
-    __slots__ = ("_at", "_prefix", "counts")
-
-    def __init__(self, prefix: Sequence[int]) -> None:
-        super().__init__(())
-        self._prefix = prefix
-        self._at = 0
-        self.counts: list[int] = []
-
-    def step(self) -> bool:
-        return True
-
-    def pick(self, count: int) -> int:
-        chosen = self._prefix[self._at] if self._at < len(self._prefix) else 0
-        self._at += 1
-        self.counts.append(count)
-        return chosen
+        count = len(options)
+        self._rest, chosen = divmod(self._rest, count)
+        self._scale *= count
+        return options[chosen]
 
 
 def shrink(given: Sequence[int], fails: Callable[[Sequence[int]], bool], attempts: int = 4000) -> list[int]:

@@ -17,7 +17,7 @@ from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.errors import Unavailable
 from regionquota.explorer.checks import Checks
 from regionquota.explorer.drive import finish
-from regionquota.explorer.faults import Fault
+from regionquota.explorer.faults import Deed, Fault
 from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.logs import quiet
 from regionquota.explorer.ports import Call, EtcdPort, Message, Work
@@ -91,6 +91,9 @@ class _Small:
     def count(self, fault: Fault) -> None:
         pass
 
+    def did(self, deed: Deed) -> None:
+        pass
+
     def is_cut_off(self, _region: Region) -> bool:
         return False
 
@@ -122,7 +125,7 @@ class _Small:
     def writes_as_leader(self, fence: Fence) -> None:
         pass
 
-    def wrote_as_leader(self, key: QuotaKey, fence: Fence | None, named: Any) -> None:
+    def wrote_as_leader(self, what: QuotaKey | Region, fence: Fence | None, named: Any) -> None:
         pass
 
     # -- steps --

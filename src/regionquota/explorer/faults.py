@@ -30,12 +30,30 @@ class Fault(StrEnum):
     """A coordinator tries to write though another leads by now."""
     UNFENCED = "unfenced"
     """A coordinator's write that does not compare its leadership: safety must not depend on that."""
+    UNKNOWN_EXECUTOR = "unknown_executor"
+    """Work that was started is not heard of until its time is over: whether it happened is unknown."""
     FAILOVER = "failover"
-    """A region's database loses its last commits."""
+    """A region's database begins a new incarnation, as it was some commits ago, or with all of them."""
     ETCD_RESTORE = "etcd_restore"
     """etcd goes back to an older snapshot."""
 
 
-UNFENCED_YET: Final = frozenset({Fault.FAILOVER, Fault.ETCD_RESTORE})
+class Deed(StrEnum):
+    """What operators do, and executors: no faults, but counted as they are."""
+
+    LIMIT = "limit"
+    OVERRIDE = "override"
+    WEIGHT = "weight"
+    DRAIN = "drain"
+    BRING_BACK = "bring_back"
+    FREEZE = "freeze"
+    THAW = "thaw"
+    LATE_RECEIPT = "late_receipt"
+    """Work of unknown outcome is settled, or given up, after all."""
+    TRUST = "trust"
+    """An incarnation was compared with etcd, and admits."""
+
+
+UNFENCED_YET: Final = frozenset({Fault.ETCD_RESTORE})
 """What the product has no fence against yet. Nothing injects these: `world` is where they belong once it has."""
 EXPLORED: Final = tuple(fault for fault in Fault if fault not in UNFENCED_YET)

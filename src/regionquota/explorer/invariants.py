@@ -9,7 +9,7 @@ class Invariant(StrEnum):
     ADDS_UP = "A"
     """pool + retired + slices = limit, in every document."""
     OWNED = "B"
-    """No region holds more in Postgres than it owns in etcd."""
+    """No region that admits holds more in Postgres than it owns in etcd."""
     PROMISE = "C"
     """In each period all regions together hold, and spend but for recorded debt, no more than the largest limit."""
     BALANCES = "D"
@@ -30,6 +30,8 @@ class Invariant(StrEnum):
     """No coordinator names a region that it has read is frozen; a region thaws when it has caught up."""
     REST = "L"
     """Once faults stop, everything that can be used can be used."""
+    TRUST = "M"
+    """Nothing is admitted in an incarnation of a database that was not compared with etcd."""
 
 
 class Violation(Exception):  # noqa: N818 - reads as a sentence where it is raised

@@ -23,8 +23,8 @@ from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.errors import EtcdUnavailable
-from regionquota.explorer.faults import Fault
+from regionquota.errors import EtcdUnavailable, Unavailable
+from regionquota.explorer.faults import Deed, Fault
 from regionquota.ports import (
     Fence,
     Presence,
@@ -58,6 +58,8 @@ class Surroundings(Protocol):
 
     def count(self, fault: Fault) -> None: ...
 
+    def did(self, deed: Deed) -> None: ...
+
     def is_cut_off(self, region: Region) -> bool: ...
 
     def post(self, name: str, message: Message) -> None:
@@ -90,7 +92,7 @@ class Surroundings(Protocol):
 
     def writes_as_leader(self, fence: Fence) -> None: ...
 
-    def wrote_as_leader(self, key: QuotaKey, fence: Fence | None, named: AbstractSet[Region]) -> None:
+    def wrote_as_leader(self, what: QuotaKey | Region, fence: Fence | None, named: AbstractSet[Region]) -> None:
         """`named` are regions that the document moves from or to, or gives more, though they were read as frozen."""
         ...
 
@@ -114,7 +116,9 @@ class _GatedSession:
 
 _KEEP = Call("keep the lease", WRITE)
 _READ_ONE = Call("read the document", _OLD)
+_READ_NOW = Call("read the document", READ)
 _LIST = Call("list the documents", _OLD)
+_LIST_NOW = Call("list the documents", READ)
 _SWAP = Call("swap the document", WRITE)
 _REMOVE = Call("remove the document", WRITE)
 _OPEN = Call("open a session", (Fault.CRASH, Fault.LOST_REQUEST, Fault.LOST_REPLY))
@@ -130,16 +134,24 @@ _LEAD = Call("lead", (Fault.CRASH, Fault.LOST_REQUEST, Fault.LOST_REPLY))
 class EtcdPort:
     """`AllocationStore` and `Directory` of one process. `region` None: it stands beside etcd and is never cut off.
 
-    `fenced` False drops the leadership's fence from every write.
+    `fenced` False drops the leadership's fence from every write. `lagging` False: it reads as the port promises, what
+    is; most of the protocol has no need of that.
     """
 
     def __init__(
-        self, world: Surroundings, etcd: MemoryCoordination, region: Region | None = None, *, fenced: bool = True
+        self,
+        world: Surroundings,
+        etcd: MemoryCoordination,
+        region: Region | None = None,
+        *,
+        fenced: bool = True,
+        lagging: bool = True,
     ) -> None:
         self._world = world
         self._etcd = etcd
         self._region = region
         self._fenced = fenced
+        self._lists, self._reads = (_LIST, _READ_ONE) if lagging else (_LIST_NOW, _READ_NOW)
         self._frozen: frozenset[Region] = frozenset()
         self.sessions: MutableSequence[Session] = []
         """Those that it has opened."""
@@ -154,15 +166,15 @@ class EtcdPort:
         if fault is Fault.LOST_REPLY:
             await method(*args)
         elif fault is Fault.DELAY:
-            self._world.post(call.name, lambda: _ignored(method(*args)))
+            self._world.post(call.name, lambda: ignored(method(*args)))
         raise EtcdUnavailable(fault)
 
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
-        fault = await self._read(_READ_ONE)
+        fault = await self._read(self._reads)
         return self._world.before(key) if fault is Fault.STALE_READ else await self._etcd.read(key)
 
     async def list(self) -> tuple[int, Sequence[Stored]]:
-        fault = await self._read(_LIST)
+        fault = await self._read(self._lists)
         listed = self._world.list_before() if fault is Fault.STALE_READ else await self._etcd.list()
         if self._region is not None:
             self._world.listed(self._region, listed[0])
@@ -230,6 +242,8 @@ class EtcdPort:
         return regions
 
     async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
+        if fence is not None:
+            self._world.writes_as_leader(fence)
         written = await self.send(_SWAP_REGION, self._swap_region, record, revision, fence)
         if written is not None:
             self._frozen = self._frozen - {record.name} if record.frozen is None else self._frozen | {record.name}
@@ -237,8 +251,10 @@ class EtcdPort:
 
     async def _swap_region(self, record: RegionRecord, revision: int, fence: Fence | None) -> int | None:
         written = await self._etcd.swap_region(record, revision, fence)
-        if written is not None and fence is not None and record.frozen is None:
-            self._world.thawed(record.name, revision)
+        if written is not None and fence is not None:
+            self._world.wrote_as_leader(record.name, fence, frozenset())
+            if record.frozen is None:
+                self._world.thawed(record.name, revision)
         return written
 
     async def announce(self, session: Session, presence: Presence) -> None:
@@ -281,9 +297,9 @@ def _plain(session: Session) -> Session:
     return session.session if isinstance(session, _GatedSession) else session
 
 
-async def _ignored(message: Awaitable[object]) -> None:
+async def ignored(message: Awaitable[object]) -> None:
     """Nobody waits any more for what it answers."""
     try:
         await message
-    except EtcdUnavailable:
+    except Unavailable:
         return

@@ -9,7 +9,8 @@ from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Policy
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
 from regionquota.explorer.drive import finish
-from regionquota.explorer.faults import Fault
+from regionquota.explorer.faults import Deed, Fault
+from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.ports import Call, EtcdPort, Work
 from regionquota.explorer.quotas import PART, QUOTAS, WHOLE
 from regionquota.explorer.store_port import StorePort
@@ -19,6 +20,7 @@ from regionquota.region.attendance import Attendance
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
 from regionquota.region.steps import claim, synchronise
+from regionquota.region.trust import Trust
 from regionquota.regions import drain, freeze, set_weight, thaw
 
 if TYPE_CHECKING:
@@ -31,7 +33,8 @@ _APART: Final = (0.0, 0.0, 0.0, -3.0, 3.0)
 TTL_S: Final = 20
 TEMPO: Final = Tempo(interval=5.0, leader_ttl=TTL_S, freeze_after=0.0)
 
-Job: TypeAlias = tuple[str, Work]
+Job: TypeAlias = tuple[object, Work]
+"""What it is, for `Process.said`, and the doing of it."""
 
 
 @dataclass(slots=True)
@@ -51,7 +54,7 @@ class Process:
         self.name = name
         self.region = region
         self.clock = ProcessClock(world, world.skews.get(region or "", 0.0) + world.choices.one_of(_APART))
-        self.job = ""
+        self.job: object = ""
         self.work: Work | None = None
         self.waits: Call | None = None
         self.start()
@@ -68,7 +71,10 @@ class Process:
         self.go_on(None)
 
     def go_on(self, fault: Fault | None) -> None:
-        """Up to the next call; what is unavailable ends the work, as it ends a pass of the product's loops."""
+        """Up to the next call; what is unavailable ends the work, as it ends a pass of the product's loops.
+
+        Whatever else a process comes upon nobody expects: it is a finding.
+        """
         work = self.work
         assert work is not None
         try:
@@ -78,8 +84,21 @@ class Process:
             self.waits = waits
         except StopIteration:
             self.work = self.waits = None
+            self.ended()
         except (Unavailable, InvalidRequest, StaleVersion):
             self.work = self.waits = None
+        except Violation:
+            raise
+        except Exception as error:
+            raise Violation(Invariant.BALANCES, f"{self.name} ({self.said}): {error!r}") from error
+
+    @property
+    def said(self) -> str:
+        """What it is working on."""
+        return str(self.job)
+
+    def ended(self) -> None:
+        """Its work is done."""
 
     def drop(self) -> None:
         if self.work is not None:
@@ -92,24 +111,41 @@ class Process:
 
 
 class Agent(Process):
-    follower: Follower
-    attendance: Attendance
-    meter: DemandMeter
+    region: Region
+    _follower: Follower | None
+    _attendance: Attendance | None
 
     def start(self) -> None:
-        region, world = self.region, self.world
-        assert region is not None
-        self.etcd = EtcdPort(world, world.etcd, region)
-        self.store = StorePort(world, world.stores[region])
-        self.follower = Follower(region, self.etcd, self.store, self.clock, relist_interval_s=60.0)
+        world = self.world
+        self.etcd = EtcdPort(world, world.etcd, self.region)
+        self.store = StorePort(world, world.store(self.region))
         self.meter = DemandMeter(self.clock.now())
-        self.attendance = Attendance(
-            region, self.name, "", self.etcd, self.store, self.follower, self.meter, self.clock, ttl_s=TTL_S
-        )
+        self._follower = self._attendance = None
+
+    @property
+    def follower(self) -> Follower:
+        """Made when it is first needed, as `attendance` is: most agents of short runs need neither."""
+        if self._follower is None:
+            self._follower = Follower(self.region, self.etcd, self.store, self.clock, relist_interval_s=60.0)
+        return self._follower
+
+    @property
+    def attendance(self) -> Attendance:
+        if self._attendance is None:
+            self._attendance = Attendance(
+                self.region, self.name, "", self.etcd, self.store, self.follower, self.meter, self.clock, ttl_s=TTL_S
+            )
+        return self._attendance
+
+    def compare(self) -> Work:
+        """It needs a list of what is, not of what was."""
+        etcd = EtcdPort(self.world, self.world.etcd, self.region, lagging=False)
+        return Trust(self.region, etcd, self.store, self.clock).step()
 
     def begin(self) -> Job:
         choices, world, region = self.world.choices, self.world, self.region
-        assert region is not None
+        if not world.checks.regions[region].trusted and choices.pick(4):
+            return "compare the database with etcd", self.compare()
         match choices.pick(12):
             case 0 | 1 | 2 | 3:
                 key = choices.one_of(QUOTAS)
@@ -137,7 +173,6 @@ class Agent(Process):
                 return "report", self.attendance.report()
 
     def _claim(self, key: QuotaKey, wanted: int, share: float) -> Job:
-        assert self.region is not None
         work = claim(key, self.region, self.etcd, self.store, wanted=wanted, share=share, now=self.clock.now())
         return f"claim {wanted} of {key.scope}", work
 
@@ -159,7 +194,7 @@ class Planner(Process):
             finish(session.close())
 
     def begin(self) -> Job:
-        if not self.coordinator.is_leader or self.world.choices.pick(4) == 0:
+        if not self.coordinator.is_leader or self.world.choices.pick(6) == 0:
             return "hold the leadership", self.coordinator.hold()
         return "plan", self.coordinator.plan()
 
@@ -167,8 +202,13 @@ class Planner(Process):
 class Operator(Process):
     """Sets limits, weights and drains, freezes and thaws."""
 
+    deed: Deed
+
     def start(self) -> None:
         self.etcd = EtcdPort(self.world, self.world.etcd)
+
+    def ended(self) -> None:
+        self.world.did(self.deed)
 
     def begin(self) -> Job:
         choices, world = self.world.choices, self.world
@@ -177,14 +217,17 @@ class Operator(Process):
             case 0 | 1 | 2 | 3:
                 return self._limit()
             case 4:
-                weight = choices.one_of((0, 1, 100, 300))
+                self.deed, weight = Deed.WEIGHT, choices.one_of((0, 1, 100, 300))
                 return f"weigh {region} {weight}", set_weight(self.etcd, region, weight)
             case 5:
                 back = choices.pick(2) == 0
+                self.deed = Deed.BRING_BACK if back else Deed.DRAIN
                 return f"{'bring back' if back else 'drain'} {region}", drain(self.etcd, region, back=back)
             case 6:
+                self.deed = Deed.FREEZE
                 return f"freeze {region}", freeze(self.etcd, region, "work", self.clock.now())
             case _:
+                self.deed = Deed.THAW
                 return f"thaw {region}", thaw(self.etcd, region)
 
     def _limit(self) -> Job:
@@ -194,9 +237,9 @@ class Operator(Process):
         world.version += 1
         version = max(1, world.version - 3 * (choices.pick(4) == 0))
         if choices.pick(4) == 0:
-            amount = choices.one_of((None, 4, 9))
+            self.deed, amount = Deed.OVERRIDE, choices.one_of((None, 4, 9))
             word = put_limit(self.etcd, key, None, LimitSource.OVERRIDE, VersionedLimit(amount, version))
             return f"override {key.scope} {amount}, version {version}", word
-        amount = choices.one_of((0, 4, 8, 12, 14))
+        self.deed, amount = Deed.LIMIT, choices.one_of((0, 4, 8, 12, 14))
         word = put_limit(self.etcd, key, None, LimitSource.PLAN, VersionedLimit(amount, version))
         return f"limit {key.scope} {amount}, version {version}", word

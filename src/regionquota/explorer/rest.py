@@ -33,14 +33,14 @@ def end(world: World) -> None:
     world.skews.clear()
     for region, book in world.books.items():
         for command in list(book.unsure):
-            work = ask(world, book, StorePort(world, world.stores[region]), command, world.time)
+            work = ask(world, book, StorePort(world, world.store(region)), command, world.time)
             drive(world, work)
         _compare(world, region, book)
 
 
 def _compare(world: World, region: Region, book: Book) -> None:
     known = world.checks.regions[region]
-    if not known.written and not book.told:
+    if not known.changed and not book.told:
         return
     if len(known.store.entries) > known.entries or book.told:
         book.compare(known.store.entries[known.entries :])
@@ -62,8 +62,14 @@ def come_to_rest(world: World) -> None:
     world.time += _QUIET_S
     agents = [Agent(world, f"{region}-rest", region) for region in world.names]
     planner = Planner(world, "planner-rest", None)
+    before = 0
     for _ in range(_ROUNDS):
+        reached = world.state()
+        if reached == before:
+            break  # nor will anything more change
+        before = reached
         for agent in agents:
+            drive(world, agent.compare(), agent.name)
             drive(world, agent.attendance.attend(), agent.name)
             drive(world, agent.store.expire(world.time, 100), agent.name)
             drive(world, agent.follower.relist(), agent.name)
@@ -72,9 +78,10 @@ def come_to_rest(world: World) -> None:
         drive(world, planner.coordinator.hold(), planner.name)
         drive(world, planner.coordinator.plan(), planner.name)
         world.time += 1.0
-    for agent in agents:
-        drive(world, agent.follower.relist(), agent.name)
-        drive(world, agent.follower.settle(), agent.name)
+    else:
+        for agent in agents:
+            drive(world, agent.follower.relist(), agent.name)
+            drive(world, agent.follower.settle(), agent.name)
     _look_at_rest(world)
     _claim_the_pools(world, agents)
 
@@ -86,9 +93,13 @@ def drive(world: World, work: Work, who: str = "at rest") -> None:
             call = work.send(None)
             world.check()
             if call is not None:
-                world.tell(f"{who}: {call.name}")
+                world.tell(who, call.name)
     except StopIteration:
         world.check()
+    except Violation:
+        raise
+    except Exception as error:
+        raise Violation(Invariant.BALANCES, f"{who}: {error!r}") from error
 
 
 def _look_at_rest(world: World) -> None:
@@ -100,6 +111,8 @@ def _look_at_rest(world: World) -> None:
     for key, (_, document) in checks.documents.items():
         _look_at_document(world, key, document, frozen)
     for region, known in checks.regions.items():
+        if not known.trusted:
+            raise Violation(Invariant.REST, f"{region} still is not compared with etcd")
         for hold in known.store.reservations.values():
             if hold.state in DUE or (hold.state is State.UNKNOWN and not hold.operation_id):
                 raise Violation(Invariant.REST, f"{region}: {hold.id} still is {hold.state}")
@@ -122,7 +135,6 @@ def _look_at_document(world: World, key: QuotaKey, document: Allocation, frozen:
 def _claim_the_pools(world: World, agents: list[Agent]) -> None:
     """What no region owns is there for whoever asks."""
     agent = agents[0]
-    assert agent.region is not None
     for key in QUOTAS:
         pool = max(0, world.checks.documents[key][1].pool)
         work = claim(key, agent.region, agent.etcd, agent.store, wanted=pool, share=1.0, now=world.time)

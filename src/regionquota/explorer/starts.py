@@ -1,14 +1,18 @@
 """Where runs begin: states that long runs have reached, so that short ones have no need to build anything up."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Final
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import LimitSource, Move, VersionedLimit, new_allocation, request_moves
-from regionquota.core.commands import Commit, Reserve
+from regionquota.core.commands import Commit, Release, Reserve
+from regionquota.core.commands import Start as StartWork
 from regionquota.core.quota import Kind, Region
+from regionquota.core.reservation import Reservation, State
+from regionquota.explorer.book import Book
+from regionquota.explorer.checks import Checks
 from regionquota.explorer.choices import Choices, number, numbers
 from regionquota.explorer.drive import finish
 from regionquota.explorer.logs import quiet
@@ -17,11 +21,15 @@ from regionquota.explorer.quotas import LIMITS, MONTH_ENDS, PART, QUOTAS, REGION
 from regionquota.explorer.rest import drive, end
 from regionquota.explorer.world import CASTS, Start, World
 from regionquota.ports import RegionRecord
-from regionquota.region.steps import claim
+from regionquota.region.steps import claim, synchronise
 
 COUNT: Final = 60
 _LENGTHS: Final = (0, 40, 120, 240)
 _ENDED_KEPT: Final = 2
+_PAST: Final = 3
+_EU_FIRST: Final = ("eu", "us", "ap")
+_SPENT: Final = 1
+"""Such starts are at the end of a period, and nobody has anything left: what moves then is of the next."""
 _WHOLE_CAST: Final = len(CASTS) - 1
 _NEVER_FAULTY: Final = 2
 
@@ -50,7 +58,11 @@ def _at_rest(world: World, empty: Start) -> Start:
     if empty.serial % 2:
         world.time = max(world.time, MONTH_ENDS - number(empty.serial, 0) % 12)
     _settle_in(world, empty.serial)
-    stores = {region: store.summed_up(_ENDED_KEPT) for region, store in world.stores.items()}
+    stores = {region: store.summed_up(_ENDED_KEPT) for region, store in world.stores()}
+    if empty.serial % 3 != 1:
+        for store in stores.values():
+            _start_work(store, world.time)
+    replicas = {region: _lag_behind(store, world.time) for region, store in stores.items()}
     revision = world.etcd.revision
     etcd = world.etcd.copy(world)
     if revision > 2:
@@ -59,18 +71,28 @@ def _at_rest(world: World, empty: Start) -> Start:
     for at in {at for known in world.checks.regions.values() for at in known.spent}:
         spent = sum(known.spent.get(at, 0) for known in world.checks.regions.values())
         largest[at[0]] = max(largest[at[0]], spent)
-    for key in QUOTAS:
-        held = sum(known.held[key].slice for known in world.checks.regions.values() if key in known.held)
-        largest[key] = max(largest[key], held)
+    for key, (_, document) in world.checks.documents.items():
+        # What is owned beyond a limit that was lowered was legal before.
+        largest[key] = max(largest[key], sum(document.slices.values()))
     return Start(
         serial=empty.serial,
         kind=empty.kind,
         time=world.time,
         etcd=etcd,
         stores=stores,
-        largest=largest,
+        replicas=replicas,
+        past={key: world.history(key)[-_PAST:] for key in QUOTAS},
+        books={region: _book(store.reservations.values()) for region, store in stores.items()},
+        checks=Checks(etcd, stores, largest),
         version=world.version,
         names=world.named,
+    )
+
+
+def _book(known: Collection[Reservation]) -> Book:
+    return Book(
+        holds={held.request_id: held.id for held in known},
+        before=frozenset(held.id for held in known if held.state is State.COMMITTED),
     )
 
 
@@ -86,9 +108,11 @@ def _settle_in(world: World, serial: int) -> None:
             drive(world, agent.attendance.report())
     if serial % 4:
         _spend(world, serial)
-    if world.time > MONTH_ENDS - 60:
+    if world.time > MONTH_ENDS - 60 or serial % 4 == 2:
         _ask_for_moves(world)
     world.check()
+    if serial % 6 == _SPENT:
+        _turn_early(world, hand_over=serial % 12 == _SPENT)
 
 
 def _spend(world: World, serial: int) -> None:
@@ -98,21 +122,59 @@ def _spend(world: World, serial: int) -> None:
         for key in QUOTAS:
             share = 1 / (len(world.names) - at)
             drive(world, claim(key, region, agent.etcd, agent.store, wanted=99, share=share, now=world.time))
-            units = world.checks.documents[key][1].slice_of(region) * (number(serial, at) % 3) // 2
+            halves = 2 if serial % 6 == _SPENT else number(serial, at) % 3
+            units = world.checks.documents[key][1].slice_of(region) * halves // 2
             if units:
                 name = f"{serial}-{region}-{key.scope}"
                 drive(world, agent.store.transact([Reserve(name, key, units, name, b"", 60), Commit(name)], world.time))
+
+
+def _start_work(store: MemoryRegionStore, now: float) -> None:
+    """One executor may still be in time, of another nobody knows."""
+    for key, held in store.held.items():
+        for name, began in ((f"{store.region}-{key.scope}-lost", now - 20), (f"{store.region}-{key.scope}-runs", now)):
+            if held.counter.available > held.guaranteed + 2:
+                reserve = Reserve(name, key, 1, name, b"", ttl_s=10)
+                finish(store.transact([reserve, StartWork(name, "one")], began))
+    finish(store.expire(now, 2))
+
+
+def _lag_behind(store: MemoryRegionStore, now: float) -> Sequence[MemoryRegionStore]:
+    """Everything was in use just before it was free again; and long before that nothing was known."""
+    replicas = [MemoryRegionStore(store.region)]
+    for key, held in store.held.items():
+        if held.counter.available > held.guaranteed:
+            name = f"{store.region}-{key.scope}-gone"
+            reserve = Reserve(name, key, held.counter.available - held.guaranteed, name, b"", 60)
+            finish(store.transact([reserve], now))
+            replicas.append(store.copy())
+            finish(store.transact([Release(name)], now))
+    return replicas
 
 
 def _ask_for_moves(world: World) -> None:
     """Everything of the largest slice is asked for, elsewhere, just when the period ends."""
     world.check()
     for key, (revision, document) in world.checks.documents.items():
-        donor = max(document.slices, key=document.slice_of, default=None)
+        # Of equals eu, and so to us: most casts have somebody in both.
+        donor = max(sorted(document.slices, key=_EU_FIRST.index), key=document.slice_of, default=None)
         if donor is not None and document.slice_of(donor):
             target = world.names[(world.names.index(donor) + 1) % len(world.names)]
             moves = [Move("asked", donor, target, document.slice_of(donor))]
             finish(world.etcd.swap(key, revision, request_moves(document, moves)))
+
+
+def _turn_early(world: World, *, hand_over: bool) -> None:
+    """Whoever is asked for something is in the next period already, where all of it is free, and lets go of it."""
+    for key, (revision, document) in list(world.checks.documents.items()):
+        for move in document.moves:
+            agent = Agent(world, f"{move.source}0", move.source)
+            work = (
+                synchronise(key, move.source, agent.etcd, agent.store, MONTH_ENDS + 1)
+                if hand_over
+                else agent.store.apply(key, document, revision, MONTH_ENDS + 1)
+            )
+            drive(world, work)
 
 
 def _empty(serial: int, kind: Kind) -> Start:
@@ -127,7 +189,11 @@ def _empty(serial: int, kind: Kind) -> Start:
         limit = VersionedLimit(LIMITS[key], 1)
         finish(etcd.swap(key, 0, new_allocation(kind, LimitSource.PLAN, limit, policy)))
     stores: dict[Region, MemoryRegionStore] = {region: MemoryRegionStore(region) for region in REGIONS}
-    return Start(serial, kind, clock.now(), etcd, stores, dict(LIMITS), 1, 0)
+    replicas: Mapping[Region, Sequence[MemoryRegionStore]] = dict.fromkeys(REGIONS, ())
+    checks = Checks(etcd, stores, LIMITS)
+    past = {key: [known] for key, known in checks.documents.items()}
+    books = {region: Book() for region in REGIONS}
+    return Start(serial, kind, clock.now(), etcd, stores, replicas, past, books, checks, version=1, names=0)
 
 
 class _Stopped:

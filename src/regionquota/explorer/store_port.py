@@ -15,8 +15,8 @@ from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation
 from regionquota.core.slice import Holding
 from regionquota.errors import OutcomeUnknown, StoreUnavailable
-from regionquota.explorer.faults import Fault
-from regionquota.explorer.ports import READ, WRITE, Call, Surroundings, turn
+from regionquota.explorer.faults import Deed, Fault
+from regionquota.explorer.ports import READ, WRITE, Call, Surroundings, ignored, turn
 from regionquota.ports import (
     Backlog,
     BalanceCheck,
@@ -31,6 +31,8 @@ T = TypeVar("T")
 _APPLY = Call("apply", WRITE)
 _TRANSACT = Call("transact", WRITE)
 _EXPIRE = Call("expire", WRITE)
+_INCARNATION = Call("learn the incarnation", READ)
+_TRUST = Call("trust", WRITE)
 _HOLDING = Call("read the holding", READ)
 _HOLDINGS = Call("read the holdings", READ)
 _RESERVATION = Call("read a reservation", READ)
@@ -56,7 +58,7 @@ class StorePort:
             await self._write(now, method, *args)
             raise OutcomeUnknown(fault)
         if fault is Fault.DELAY:
-            self._world.post(call.name, lambda: self._write(now, method, *args))
+            self._world.post(call.name, lambda: ignored(self._write(now, method, *args)))
         raise StoreUnavailable(fault)
 
     async def _write(self, now: float, method: Callable[..., Awaitable[T]], *args: Any) -> T:
@@ -64,6 +66,8 @@ class StorePort:
         self._world.wrote(self._store.region, now)
         try:
             return await method(*args)
+        except StoreUnavailable:
+            raise
         except Exception as error:
             self._world.broke(error)
             raise
@@ -84,10 +88,14 @@ class StorePort:
         return await self._send(_APPLY, now, apply, key, allocation, revision, now)
 
     async def incarnation(self) -> Incarnation:
+        await self._wait(_INCARNATION)
         return await self._store.incarnation()
 
     async def trust(self, name: str) -> bool:
-        return await self._store.trust(name)
+        trusted = await self._send(_TRUST, 0.0, self._store.trust, name)
+        if trusted:
+            self._world.did(Deed.TRUST)
+        return trusted
 
     async def expire(self, now: float, most: int) -> Expired:
         return await self._send(_EXPIRE, now, self._store.expire, now, most)

@@ -1,37 +1,32 @@
 """One run's world: etcd, the regions' databases, everybody who works on them, and what befalls them, step by step.
 
-Faults of the network and of processes are chosen where a process waits (`ports`), those of nature in `_weather`. A
-database that loses commits and an etcd that is restored will be weather, too.
+Faults of the network and of processes are chosen where a process waits (`ports`), those of nature in `weather`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from itertools import product
+from typing import Final
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import Allocation
 from regionquota.core.quota import Kind, QuotaKey, Region
-from regionquota.core.reservation import State
 from regionquota.explorer.book import Book
 from regionquota.explorer.callers import Caller, Sweeper
 from regionquota.explorer.checks import Checks
 from regionquota.explorer.choices import Choices
-from regionquota.explorer.digests import digest_of_documents, digest_of_region
-from regionquota.explorer.drive import finish
-from regionquota.explorer.faults import Fault
+from regionquota.explorer.faults import Deed, Fault
 from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.ports import Message
 from regionquota.explorer.processes import SKEWS, Agent, Operator, Planner, Process
 from regionquota.explorer.quotas import MONTH_ENDS
+from regionquota.explorer.weather import Weather
 from regionquota.ports import Fence, Stored
 
-_PASSES: Final = (0.0, 0.0, 0.1, 1.0)
-"""Seconds between two steps."""
-_LONG_S: Final = 25.0
-"""Longer than any lease."""
-_MOST_MAIL: Final = 4
+_PACE: Final = tuple(product((0.0, 0.0, 0.1, 1.0), (False,) * 6 + (True,)))
+"""Seconds between two steps, and whether the next may be one that befalls everybody."""
 _REMEMBERED: Final = 6
 """Revisions of a document that a stale read may still see."""
 
@@ -52,65 +47,83 @@ CASTS: Final[Sequence[Sequence[str]]] = (
     ("ap0", "ap1", "eu0", "eu1", "us0", "us1", "planner0", "ap-caller0", "eu-caller0", "us-caller0", "operator"),
 )
 """Who takes part in a run. A run of few steps gets nowhere if everybody has to have a part in it."""
+FAILOVER_CASTS: Final[Sequence[Sequence[str]]] = (
+    ("eu0", "eu1", "eu-caller0"),
+    ("us0", "us1", "us-caller0"),
+    ("ap0", "ap1", "ap-caller0"),
+    ("eu0", "eu1"),
+    ("us0", "us1"),
+    ("ap0", "ap1"),
+    ("eu0", "us0", "eu-caller0", "planner0"),
+    CASTS[-1],
+)
+"""In runs in which databases fail over: a region has two servers there, which know nothing of each other."""
 FAULTY: Final = (8, 4, 0, 16)
 """One call in so many goes wrong; 0: none. Nothing is found by chaos alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A world at rest, to begin many runs from. Nothing of it is changed by them."""
+    """A world at rest, to begin many runs from. Nothing of it is changed by them: they share what they do not touch."""
 
     serial: int
     kind: Kind
     time: float
     etcd: MemoryCoordination
     stores: Mapping[Region, MemoryRegionStore]
-    largest: Mapping[QuotaKey, int]
+    replicas: Mapping[Region, Sequence[MemoryRegionStore]]
+    """What each database may be after a failover; the last lags behind the least."""
+    past: Mapping[QuotaKey, Sequence[tuple[int, Allocation]]]
+    """The last revisions of each document, which somebody may have read and not carried out yet."""
+    books: Mapping[Region, Book]
+    checks: Checks
     version: int
     names: int
-
-
-class _Mail(NamedTuple):
-    name: str
-    message: Message
 
 
 class World:
     """`trace` hears of every step in words, if anybody wants to know."""
 
-    def __init__(self, start: Start, choices: Choices, trace: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self,
+        start: Start,
+        choices: Choices,
+        trace: Callable[[str], None] | None = None,
+        *,
+        fails_over: bool = False,
+    ) -> None:
         self.choices = choices
         self.time = start.time
         self.incarnation = start.names
         self.version = start.version
         self.names = tuple(start.stores)
         self.faults: dict[Fault, int] = {}
+        self.deeds: dict[Deed, int] = {}
         self.broken: Exception | None = None
+        self.steps = 0
         self.changed = False
         """Whether the last step changed anything durable."""
         self.etcd = start.etcd.copy(self)
-        self.stores = {region: store.copy() for region, store in start.stores.items()}
-        self.books = {region: _book(store) for region, store in self.stores.items()}
-        self.checks = Checks(self.etcd, self.stores, start.largest)
+        self.checks = start.checks.fork(self.etcd)
+        self.books: dict[Region, Book] = {}
+        """Of the regions that anybody has worked in."""
+        self._start = start
+        self._stores: dict[Region, MemoryRegionStore] = {}
         self._trace = trace
         self._name = start.names
         self._processes: dict[str, Process] = {}
-        self._cut: set[Region] = set()
-        self._mail: list[_Mail] = []
         self._newest_fence = 0
         self._first_revision = self.etcd.revision
         self._listed: dict[Region, int] = {}
         self._written: tuple[Region, float] | None = None
-        self._last_written: Region | None = None
-        self._digests: dict[str, int] = {}
-        self._digested = 0
-        self._history: dict[QuotaKey, list[tuple[int, Allocation | None]]] = {
-            key: [known] for key, known in self.checks.documents.items()
+        self._history: dict[QuotaKey, list[tuple[int, Allocation]]] = {
+            key: list(start.past[key]) for key in self.checks.documents
         }
-        self._lists: list[tuple[int, Sequence[Stored]]] = [finish(self.etcd.list())]
+        self._lists: list[tuple[int, Sequence[Stored]]] = [(self.etcd.revision, tuple(self.etcd.documents))]
         choices.step()
-        self._cast = choices.one_of(CASTS)
+        self.cast = choices.one_of(FAILOVER_CASTS if fails_over else CASTS)
         self._faulty = choices.one_of(FAULTY)
+        self._weather = Weather(self, calm=not self._faulty, fails_over=fails_over)
         self.skews = {region: choices.one_of(SKEWS) for region in self.names}
 
     # -- what the ports ask --
@@ -121,15 +134,14 @@ class World:
     def count(self, fault: Fault) -> None:
         self.faults[fault] = self.faults.get(fault, 0) + 1
 
+    def did(self, deed: Deed) -> None:
+        self.deeds[deed] = self.deeds.get(deed, 0) + 1
+
     def is_cut_off(self, region: Region) -> bool:
-        cut = region in self._cut
-        if cut:
-            self.count(Fault.PARTITION)
-        return cut
+        return self._weather.is_cut_off(region)
 
     def post(self, name: str, message: Message) -> None:
-        if len(self._mail) < _MOST_MAIL:
-            self._mail.append(_Mail(name, message))
+        self._weather.post(name, message)
 
     def before(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         return self.choices.one_of(self._history[key][-_REMEMBERED:])
@@ -139,6 +151,7 @@ class World:
 
     def wrote(self, region: Region, now: float) -> None:
         self._written = region, now
+        self._weather.note_write(region)
 
     def broke(self, error: Exception) -> None:
         self.broken = error
@@ -159,18 +172,31 @@ class World:
         if fence.create_revision < self._newest_fence:
             self.count(Fault.DEPOSED)
 
-    def wrote_as_leader(self, key: QuotaKey, fence: Fence | None, named: AbstractSet[Region]) -> None:
+    def wrote_as_leader(self, what: QuotaKey | Region, fence: Fence | None, named: AbstractSet[Region]) -> None:
         if fence is not None and fence.create_revision < self._newest_fence:
-            said = f"{key} was written under leadership {fence.create_revision}, the newest is {self._newest_fence}"
+            said = f"{what} was written under leadership {fence.create_revision}, the newest is {self._newest_fence}"
             raise Violation(Invariant.LEADER, said)
         if named:
-            raise Violation(Invariant.FROZEN, f"a round names {', '.join(sorted(named))} in {key}, read as frozen")
+            raise Violation(Invariant.FROZEN, f"a round names {', '.join(sorted(named))} in {what}, read as frozen")
 
     def history(self, key: QuotaKey) -> Sequence[tuple[int, Allocation]]:
         """Every revision of the document since the run began."""
-        return [(revision, document) for revision, document in self._history[key] if document is not None]
+        return [known for known in self._history[key] if known[0] >= self._start.past[key][-1][0]]
 
     # -- what processes ask --
+
+    def stores(self) -> Sequence[tuple[Region, MemoryRegionStore]]:
+        return [(region, self.store(region)) for region in self.names]
+
+    def store(self, region: Region) -> MemoryRegionStore:
+        """To be worked on."""
+        store = self._stores.get(region)
+        if store is None:
+            store = self._stores[region] = self._start.stores[region].copy()
+            self.checks.open(region, store)
+            self.books[region] = self._start.books[region].copy()
+            self._weather.replicate(store, self._start.replicas[region])
+        return store
 
     def name(self) -> int:
         self._name += 1
@@ -211,109 +237,78 @@ class World:
         choices = self.choices
         if not choices.step():
             return False
-        self.time += choices.one_of(_PASSES)
-        if self._faulty and choices.pick(7) == 6:
-            self._weather()
+        self.steps += 1
+        passes, stormy = choices.one_of(_PACE)
+        self.time += passes
+        weather = self._weather
+        if stormy and weather.threatens:
+            weather.strike()
         else:
-            self._go_on(self.process(choices.one_of(self._cast)))
+            who = (weather.distrusted and weather.next_to_act()) or choices.one_of(self.cast)
+            self._go_on(self._processes.get(who) or self.process(who))
         self.changed = self.check()
         return True
 
     def _go_on(self, process: Process) -> None:
         choices = self.choices
         if process.work is None:
-            self.act(process, process.take_up, process.begin())
+            process.take_up(process.begin())
             if process.waits is not None and choices.pick(8) == 7:
-                self.tell(f"{process.name} begins: {process.job}")
+                self.tell(process, "begins")
                 return
-        if process.waits is None:
+        waits = process.waits
+        if waits is None:
             return  # it needed nobody
         fault = None
         if self._faulty and choices.pick(self._faulty) == self._faulty - 1:
-            fault = choices.one_of(process.waits.faults)
+            fault = choices.one_of(waits.faults)
         if fault is Fault.CRASH:
-            self._crash(process)
+            self.crash(process)
             return
-        told = f"{process.name} ({process.job}): {process.waits.name}"
-        self.tell(told if fault is None else f"{told} -- {fault}")
-        self.act(process, process.go_on, fault)
+        if self._trace is not None:
+            self.tell(process, waits.name if fault is None else f"{waits.name} -- {fault}")
+        process.go_on(fault)
 
-    def _crash(self, process: Process) -> None:
+    def crash(self, process: Process) -> None:
         """What it was about to say may still be on its way."""
         self.count(Fault.CRASH)
-        told = f"{process.name} crashes"
+        told = "crashes"
         if process.waits is not None and self.choices.pick(2) and Fault.DELAY in process.waits.faults:
             told += f", {process.waits.name!r} is on its way"
-            self.act(process, process.go_on, Fault.DELAY)
+            process.go_on(Fault.DELAY)
+        self.tell(process, told)
         process.crash()
-        self.tell(told)
 
-    def act(self, process: Process, deed: Callable[..., object], *args: object) -> None:
-        """Whatever a process comes upon that nobody expects is a finding."""
-        try:
-            deed(*args)
-        except Violation:
-            raise
-        except Exception as error:
-            raise Violation(Invariant.BALANCES, f"{process.name} ({process.job}): {error!r}") from error
-
-    def _weather(self) -> None:
-        choices = self.choices
-        kind = choices.pick(8)
-        if kind < 4 and self._mail:
-            self._deliver(choices.pick(len(self._mail)))
-        elif kind < 5:
-            region = choices.one_of(self.names)
-            self._cut ^= {region}
-            self.tell(f"{region} is {'cut off from' if region in self._cut else 'back with'} etcd")
-        elif kind < 6:
-            process = self.process(choices.one_of(self._cast))
-            process.clock.skew = choices.one_of(SKEWS)
-            self.count(Fault.CLOCK_SKEW)
-            self.tell(f"the clock of {process.name} is off by {process.clock.skew:g} s")
-        elif kind < 7:
-            process = self.process(choices.one_of(self._cast))
-            if isinstance(process, Planner):
-                self.tell(f"etcd ends the lease of {process.name}")
-                process.resign()
-            else:
-                self._crash(process)
-        else:
-            self.time += _LONG_S
-            self.tell(f"{_LONG_S:g} s pass")
-
-    def _deliver(self, at: int) -> None:
-        mail = self._mail.pop(at)
-        self.tell(f"late: {mail.name}")
-        try:
-            finish(mail.message())
-        except Violation:
-            raise
-        except Exception as error:
-            raise Violation(Invariant.BALANCES, f"late {mail.name}: {error!r}") from error
-
-    def tell(self, line: str) -> None:
+    def tell(self, who: "Process | str", what: str) -> None:
         if self._trace is not None:
-            self._trace(f"{self.time - MONTH_ENDS:+9.1f} s  {line}")
+            name = who if isinstance(who, str) else f"{who.name} ({who.said})" if who.job else who.name
+            self._trace(f"{self.time - MONTH_ENDS:+9.1f} s  {name}: {what}")
 
     def check(self) -> bool:
         """Whether anything durable has changed; raises `Violation`."""
         if self.broken is not None:
             raise Violation(Invariant.BALANCES, f"{self.broken!r}") from self.broken
         checks, written = self.checks, self._written
-        self._last_written = None
+        if written is None and self.etcd.revision == checks.revision:
+            return False
+        changed = False
         if written is not None:
             self._written = None
-            self._last_written = written[0]
-            region = checks.regions[written[0]]
-            turns = region.turns
-            checks.look_at_store(*written)
-            for _ in range(region.turns - turns):
-                self.count(Fault.ROLLOVER)
+            changed = checks.look_at_store(*written)
+            if happened := checks.regions[written[0]].happened:
+                self._note(happened)
         if checks.look_at_etcd():
             self._remember()
             return True
-        return written is not None
+        return changed
+
+    def _note(self, happened: list[Fault | Deed]) -> None:
+        for one in happened:
+            if isinstance(one, Fault):
+                self.count(one)
+            else:
+                self.did(one)
+        happened.clear()
 
     def _remember(self) -> None:
         for _ in self.checks.joined:
@@ -323,18 +318,15 @@ class World:
             history = self._history.setdefault(key, [])
             if not history or history[-1][0] != known[0]:
                 history.append(known)
-        self._lists.append(finish(self.etcd.list()))
+        self._lists.append((self.etcd.revision, tuple(self.etcd.documents)))
 
     # -- the end --
 
     def calm(self) -> None:
         """No more faults: what is under way is dropped, what is on its way arrives."""
-        self._cut.clear()
         for process in self._processes.values():
             process.drop()
-        while self._mail:
-            self._deliver(0)
-            self.check()
+        self._weather.clear_up()
 
     def abandon(self) -> None:
         for process in self._processes.values():
@@ -342,20 +334,4 @@ class World:
 
     def state(self) -> int:
         """A digest of what is durable, but for times, names and revisions: those make all states different."""
-        checks, digests = self.checks, self._digests
-        if checks.revision != self._digested:
-            self._digested = checks.revision
-            digests[""] = digest_of_documents(checks)
-        if self._last_written is not None or len(digests) == 1:
-            for region in self.names:
-                if region == self._last_written or region not in digests:
-                    digests[region] = digest_of_region(checks.regions[region])
-        return hash(tuple(digests.values()))
-
-
-def _book(store: MemoryRegionStore) -> Book:
-    known = store.reservations.values()
-    return Book(
-        holds={held.request_id: held.id for held in known},
-        before=frozenset(held.id for held in known if held.state is State.COMMITTED),
-    )
+        return self.checks.digest()

@@ -140,7 +140,7 @@ def policy(kind: Kind, policy: QuotaPolicy) -> dict[str, Any]:
 
 
 def usage(holding: Holding, stored: Stored | None, denial: Denial | None = None) -> dict[str, Any]:
-    """`global` is what this region last heard of the whole quota; null if it never did. `last_denial`: of this server."""
+    """`global`: what this region last heard of the whole quota, null if it never did; `last_denial`: this server's."""
     counter = holding.counter
     end = period_end(holding.kind, holding.epoch, holding.policy.calendar)
     return {

@@ -9,7 +9,7 @@ import structlog
 from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
-from regionquota.errors import Unavailable
+from regionquota.errors import Unavailable, UnreadableDocument, WentBackwards
 from regionquota.ports import AllocationStore, Clock, CompactedError, RegionStore, Stored
 from regionquota.region.pages import pages
 from regionquota.region.steps import Step, carry_out
@@ -19,7 +19,10 @@ _log = structlog.get_logger(__name__)
 
 
 class Follower:
-    """`synchronised` is the etcd revision of the last full list that was carried out, 0 before the first."""
+    """`synchronised` is the etcd revision of the last full list that was carried out, 0 before the first.
+
+    `on_backwards` hears why it is certain that etcd went backwards.
+    """
 
     def __init__(
         self,
@@ -30,6 +33,7 @@ class Follower:
         *,
         relist_interval_s: float,
         on_step: Callable[[Stored, Step], None] = lambda _stored, _step: None,
+        on_backwards: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.me = me
         self._allocations = allocations
@@ -37,6 +41,7 @@ class Follower:
         self._clock = clock
         self._relist_interval_s = relist_interval_s
         self._on_step = on_step
+        self._on_backwards = on_backwards
         self._known: dict[QuotaKey, Stored] = {}
         self._local: dict[QuotaKey, QuotaPolicy] = {}
         self._unsettled: set[QuotaKey] = set()
@@ -74,10 +79,14 @@ class Follower:
             _log.info("the watch was overtaken by compaction, listing again")
 
     async def relist(self) -> int:
-        """Carry out every document that concerns this region. Returns the revision of the list."""
+        """Carry out every document that concerns this region. Returns the revision of the list.
+
+        Raises `WentBackwards`, having carried out none, if this region has heard of newer ones.
+        """
         held = {holding.key: holding async for page in pages(self._store) for holding in page}
         self._local |= {key: holding.policy for key, holding in held.items()}  # also while etcd does not answer
         revision, documents = await self._allocations.list()
+        await self._refuse_backwards(held, revision, documents)
         # The watch may have brought newer ones since the list was read.
         newer = {key: stored for key, stored in self._known.items() if stored.revision > revision}
         known = {stored.key: stored for stored in documents} | newer
@@ -92,6 +101,32 @@ class Follower:
         self.synchronised = max(self.synchronised, revision)
         self.heard_at = self._clock.now()
         return revision
+
+    async def _refuse_backwards(
+        self, held: Mapping[QuotaKey, Holding], revision: int, documents: Sequence[Stored]
+    ) -> None:
+        """`held` was read before `documents`. An etcd that was restored may have been given higher revisions since."""
+        at = {stored.key: stored.revision for stored in documents}
+        for key, holding in held.items():
+            if holding.revision > at.get(key, revision):
+                self._stop(f"{key} is at revision {at.get(key, 0)}, but has been at {holding.revision}")
+            if holding.slice and key not in at and await self._is_lost(key, revision):
+                self._stop(f"it knows nothing of {key}, of which {self.me} holds {holding.slice}")
+
+    def _stop(self, why: str) -> None:
+        self._on_backwards(why)
+        raise WentBackwards(f"etcd went backwards ({why}): nothing moves until regionquota region recover")
+
+    async def _is_lost(self, key: QuotaKey, revision: int) -> bool:
+        """A quota is removed only once nobody owns a part of it. `revision` is of a list that it is not in."""
+        try:
+            found, _ = await self._allocations.read(key)
+        except UnreadableDocument:
+            return False  # lists pass over it
+        if found or not (await self._store.incarnation()).is_trusted:
+            return False
+        holding = await self._store.holding(key)
+        return holding is not None and holding.slice > 0 and holding.revision <= revision
 
     async def take(self, stored: Stored) -> Step | None:
         """Carry out one document; None: it does not concern this region."""

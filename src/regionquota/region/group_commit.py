@@ -85,11 +85,20 @@ class GroupCommit:
 
     async def stop(self) -> None:
         """Finish what was accepted. Callers must have stopped submitting."""
-        for lane in self._lanes:
-            await lane.idle.wait()
+        try:
+            for lane in self._lanes:
+                await lane.idle.wait()
+        finally:
+            await self.abandon()
+
+    async def abandon(self) -> None:
+        """Carry out nothing more. Who still waits is cancelled: it is not known what became of it."""
         for worker in self._workers:
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
+        for lane in self._lanes:
+            for one in lane.waiting:
+                one.outcome.cancel()
 
     async def submit(self, command: Command, bucket: int) -> Outcome:
         """The command's durable outcome. Raises `StoreUnavailable`: not done, or not known; repeat it with its id.
@@ -130,6 +139,10 @@ class GroupCommit:
         try:
             self._on_batch(len(batch))
             outcomes = await self._put([one.command for one in batch])
+        except asyncio.CancelledError:
+            for one in batch:
+                one.outcome.cancel()
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, everybody who waits must hear of it
             await self._answer_failure(batch, error)
             return

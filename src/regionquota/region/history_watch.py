@@ -50,27 +50,34 @@ class HistoryWatch:
 
     async def step(self) -> None:
         """Idempotent; any number of servers of a region may do it at once. Raises `Unavailable`."""
-        standing, sight = await self._standings.recall()
-        self._recall(sight)
+        standing = await self._recall()
         former = None if standing is None else standing.history
         by = f"{self._me} ({self._instance})"
         now = self._clock.now()
         history = await known_history(self._histories, self._bond, former, by, now, self._is_evicted_anew)
         record = await self._histories.record(self._me)
         wanted = _standing_in(history, record, standing)
-        if wanted != standing and wanted is not None and await self._standings.adopt(standing, wanted):
+        # What an evicted region that no recovery has heard of holds is nobody's word.
+        unheard = standing is not None and history.phase is Phase.RUNNING and history.name != standing.history
+        if (
+            wanted != standing
+            and wanted is not None
+            and await self._standings.adopt(standing, wanted, distrust=unheard)
+        ):
             _log.warning("another standing", region=self._me, history=wanted.history, evictions=wanted.evictions)
-            standing, sight = await self._standings.recall()
-            self._recall(sight)
+            standing = await self._recall()
         self._bind_to(standing, wanted, is_evicted=_is_evicted(record))
         self._say(history, standing)
         if standing is not None and _has_to_state(history, record, standing):
             await self._state(standing, history.phase)
         await self._remember(history)
 
-    def _recall(self, sight: Sight) -> None:
-        if self._bond.standing is None:
-            self._bond.seen.recall(sight)
+    async def _recall(self) -> Standing | None:
+        if self._bond.standing is not None:
+            return await self._standings.standing()
+        standing, sight = await self._standings.recall()
+        self._bond.seen.recall(sight)
+        return standing
 
     async def _is_evicted_anew(self) -> bool:
         """Who was evicted and has not obeyed yet holds more than it owns, no sign of an etcd gone backwards."""
@@ -90,8 +97,10 @@ class HistoryWatch:
         trouble = history.trouble or None
         if standing is not None and history.name != standing.history and trouble is None:
             trouble = (
-                f"etcd was recovered without region {self._me}, which may hold what others own by now: "
-                f"evict it (regionquota region evict {self._me} --attest TEXT), and readmit it"
+                f"etcd is in history {history.name}, region {self._me} is no part of it. If it was recovered without "
+                f"the region, this may hold what others own by now: evict it (regionquota region evict {self._me} "
+                "--attest TEXT), and readmit it. If it was replaced, or restored once more: regionquota region recover "
+                f"--anyway --region {self._me}"
             )
         if trouble is not None and trouble != self.trouble:
             _log.error("nothing moves", region=self._me, why=trouble)
@@ -131,7 +140,7 @@ def _standing_in(history: History, record: RegionRecord | None, standing: Standi
         # It gives up everything before it admits again: so it may come from whatever history.
         name = standing.history if history.phase is Phase.HALTED else history.name
         return replace(standing, history=name, evictions=evicted)
-    if history.phase is Phase.RECOVERING:
+    if history.phase is Phase.RECOVERING or (history.phase is Phase.RUNNING and _is_evicted(record)):
         return replace(standing, history=history.name)
     return standing
 

@@ -55,9 +55,10 @@ class _Move(msgspec.Struct, rename={"source": "from", "target": "to"}):
     requested_at: float = 0.0
 
 
-class _Retired(msgspec.Struct):
+class _Retired(msgspec.Struct, omit_defaults=True):
     units: Units
     epoch: Epoch
+    unknown: Units = 0
 
 
 class Document(msgspec.Struct):
@@ -181,7 +182,8 @@ def encode_allocation(allocation: Allocation) -> bytes:
         override=_limit_out(allocation.override),
         limit=allocation.limit,
         pool=allocation.pool,
-        retired={name: _Retired(gone.units, gone.epoch) for name, gone in allocation.retired.items()} or 0,
+        retired={name: _Retired(gone.units, gone.epoch, gone.unknown) for name, gone in allocation.retired.items()}
+        or 0,
         slices=dict(allocation.slices),
         moves=[_Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in allocation.moves],
         epoch=allocation.epoch,
@@ -200,7 +202,9 @@ def decode_allocation(key: bytes, raw: bytes) -> Allocation:
             override=_limit_in(document.override),
             limit=document.limit,
             pool=document.pool,
-            retired={name: Retired(gone.units, gone.epoch) for name, gone in (document.retired or {}).items()},
+            retired={
+                name: Retired(gone.units, gone.epoch, gone.unknown) for name, gone in (document.retired or {}).items()
+            },
             slices=document.slices,
             moves=[Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in document.moves],
             epoch=document.epoch,

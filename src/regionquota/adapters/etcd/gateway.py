@@ -92,20 +92,20 @@ class Gateway:
     async def _get(self, key: bytes) -> Any:
         return await self._read(f"a read of {key.decode()}", lambda member: member.kv.get(key))
 
-    async def scan(self, prefix: bytes, *, regardless: bool = False) -> tuple[int, Sequence[Entry]]:
-        """All entries as of one revision, in pages that stay below gRPC's limit."""
+    async def scan(self, prefix: bytes, *, regardless: bool = False, page: int = PAGE) -> tuple[int, Sequence[Entry]]:
+        """All entries as of one revision, so many at a time that answers stay below gRPC's limit."""
         end = prefix_range_end(prefix)
-        first = await self._page(prefix, end, 0, regardless)
+        first = await self._page(prefix, end, 0, regardless, page)
         revision: int = first.header.revision
         entries = [_entry(kv) for kv in first.kvs]
         more = first.more
         while more:
             try:
-                page = await self._page(entries[-1].key + b"\0", end, revision, regardless)
+                more_of_it = await self._page(entries[-1].key + b"\0", end, revision, regardless, page)
             except CompactedError as error:
                 raise EtcdUnavailable(f"etcd was compacted while {prefix.decode()} was listed: list again") from error
-            entries += map(_entry, page.kvs)
-            more = page.more
+            entries += map(_entry, more_of_it.kvs)
+            more = more_of_it.more
         return revision, entries
 
     async def put(self, key: bytes, value: bytes, lease: int) -> None:
@@ -181,10 +181,10 @@ class Gateway:
             self._leave(member)
             raise
 
-    async def _page(self, start: bytes, end: bytes, revision: int, regardless: bool) -> Any:
+    async def _page(self, start: bytes, end: bytes, revision: int, regardless: bool, page: int) -> Any:
         return await self._read(
             f"a list from {start.decode()}",
-            lambda member: member.kv.get(start, end, revision=revision, limit=PAGE),
+            lambda member: member.kv.get(start, end, revision=revision, limit=page),
             regardless,
         )
 

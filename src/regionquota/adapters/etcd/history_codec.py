@@ -46,7 +46,7 @@ class _Stated(msgspec.Struct, array_like=True):
     in_use: Units
 
 
-class _Statement(Document):
+class _Part(Document):
     """One part of `parts`. A statement is complete once all parts that its last write names are there."""
 
     region: Name
@@ -54,14 +54,19 @@ class _Statement(Document):
     evictions: int
     evictions_before: int
     parts: int
+
+
+class _Statement(_Part):
     rows: list[_Stated]
+
+
+class _StatementOut(_Part):
+    rows: list[msgspec.Raw]
 
 
 _encoder: Final = msgspec.json.Encoder()
 _histories: Final = msgspec.json.Decoder(_History)
 _statements: Final = msgspec.json.Decoder(_Statement)
-_ROWS_A_PART: Final = 1000
-assert _ROWS_A_PART * 1024 <= LARGEST_REPORT
 
 
 def encode_history(history: History) -> bytes:
@@ -75,21 +80,31 @@ def decode_history(key: bytes, raw: bytes) -> History:
 
 
 def encode_statement(statement: Statement) -> Iterator[bytes]:
+    """As many documents as keep each below `LARGEST_REPORT` bytes of rows."""
     standing = statement.standing
-    parts = max(1, -(-len(statement.stated) // _ROWS_A_PART))
-    for number in range(parts):
-        rows = statement.stated[number * _ROWS_A_PART : (number + 1) * _ROWS_A_PART]
+    parts = list(_split([_encoder.encode(_row(row)) for row in statement.stated]))
+    for rows in parts:
         yield _encoder.encode(
-            _Statement(
+            _StatementOut(
                 FORMAT,
                 statement.region,
                 standing.history,
                 standing.evictions,
                 standing.evictions_before,
-                parts,
-                [_row(row) for row in rows],
+                len(parts),
+                [msgspec.Raw(row) for row in rows],
             )
         )
+
+
+def _split(rows: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    start = size = 0
+    for number, row in enumerate(rows):
+        if size + len(row) >= LARGEST_REPORT:
+            yield rows[start:number]
+            start, size = number, 0
+        size += len(row) + 1
+    yield rows[start:]
 
 
 def decode_statement(documents: Sequence[tuple[bytes, bytes]]) -> Statement | None:

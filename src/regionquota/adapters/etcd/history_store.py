@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import Final
 
 from etcd3aio.kv import KVService, prefix_range_end
 
@@ -19,6 +20,9 @@ from regionquota.core.history import History
 from regionquota.core.quota import Region
 from regionquota.core.recovery import Statement
 from regionquota.ports import RegionRecord
+
+PARTS_A_PAGE: Final = 8
+"""Of statements, each of up to 1 MiB."""
 
 
 class EtcdHistoryStore:
@@ -50,7 +54,7 @@ class EtcdHistoryStore:
             await self._gateway.transact(key, (), writes, regardless=True)
 
     async def statements(self) -> Sequence[Statement]:
-        _, entries = await self._gateway.scan(self._keys.statements, regardless=True)
+        _, entries = await self._gateway.scan(self._keys.statements, regardless=True, page=PARTS_A_PAGE)
         found = []
         for _, parts in groupby(entries, lambda entry: owner_of(entry.key)):
             statement = decode_statement([(part.key, part.value) for part in parts])

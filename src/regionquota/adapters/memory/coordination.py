@@ -1,10 +1,10 @@
 """etcd's promises in memory: a revision per write, history that can be compacted, sessions that end by the clock."""
 
 import asyncio
+import math
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from regionquota.alert_ports import StoredMark
 from regionquota.core.alerts import Mark
@@ -35,10 +35,9 @@ T = TypeVar("T")
 class MemorySession:
     """Compared by identity, as leases are."""
 
-    def __init__(self, coordination: "MemoryCoordination", ttl_s: int, ends: float) -> None:
+    def __init__(self, coordination: "MemoryCoordination", ttl_s: int) -> None:
         self._coordination = coordination
         self.ttl_s: Final = ttl_s
-        self.ends = ends
 
     async def keep(self) -> bool:
         return self._coordination.prolong(self)
@@ -47,8 +46,7 @@ class MemorySession:
         self._coordination.end(self)
 
 
-@dataclass(frozen=True, slots=True)
-class _Leased(Generic[T]):
+class _Leased(NamedTuple, Generic[T]):
     session: Session
     value: T
 
@@ -68,7 +66,8 @@ class MemoryCoordination:
         self._allocations: dict[QuotaKey, Stored] = {}
         self._history: list[Stored] = []
         self._regions: dict[Region, StoredRegion] = {}
-        self._sessions: dict[Session, MemorySession] = {}
+        self._sessions: dict[Session, float] = {}  # and when each ends
+        self._soonest = math.inf  # no session ends before
         self._presences: dict[tuple[Region, str], _Leased[Presence]] = {}
         self._demands: dict[tuple[Region, str], _Leased[Sequence[Demand]]] = {}
         self._suspensions: dict[str, Suspension] = {}
@@ -84,6 +83,15 @@ class MemoryCoordination:
     def revision(self) -> int:
         return self._revision
 
+    @property
+    def documents(self) -> Collection[Stored]:
+        """As `list`, but whose time ran out is not noticed by looking."""
+        return self._allocations.values()
+
+    @property
+    def records(self) -> Mapping[Region, StoredRegion]:
+        return self._regions
+
     def copy(self, clock: Clock) -> "MemoryCoordination":
         """What is done to one is not done to the other. Nobody holds a session of the copy: what hangs on one goes on
         until its time runs out, as after a crash.
@@ -93,15 +101,9 @@ class MemoryCoordination:
         other._allocations, other._history = dict(self._allocations), list(self._history)
         other._regions, other._suspensions = dict(self._regions), dict(self._suspensions)
         other._marks = dict(self._marks)
-        twins: dict[Session, MemorySession] = {
-            known: MemorySession(other, known.ttl_s, known.ends) for known in self._sessions.values()
-        }
-        other._sessions = {session: session for session in twins.values()}
-        other._presences = {at: _Leased(twins[one.session], one.value) for at, one in self._presences.items()}
-        other._demands = {at: _Leased(twins[one.session], one.value) for at, one in self._demands.items()}
-        if self._leader is not None:
-            other._leader = _Leased(twins[self._leader.session], self._leader.value)
-        other._leading_since = self._leading_since
+        other._sessions, other._soonest = dict(self._sessions), self._soonest
+        other._presences, other._demands = dict(self._presences), dict(self._demands)
+        other._leader, other._leading_since = self._leader, self._leading_since
         other.history, other.statements = self.history, dict(self.statements)
         return other
 
@@ -164,8 +166,9 @@ class MemoryCoordination:
         del self._history[: bisect_left(self._history, revision, key=lambda stored: stored.revision)]
 
     async def open_session(self, ttl_s: int) -> MemorySession:
-        session = MemorySession(self, ttl_s, self._clock.now() + ttl_s)
-        self._sessions[session] = session
+        session = MemorySession(self, ttl_s)
+        self._sessions[session] = ends = self._clock.now() + ttl_s
+        self._soonest = min(self._soonest, ends)
         return session
 
     async def regions(self) -> Mapping[Region, StoredRegion]:
@@ -259,10 +262,10 @@ class MemoryCoordination:
         self._end_expired()
         if session not in self._sessions:
             return False
-        session.ends = self._clock.now() + session.ttl_s
+        self._sessions[session] = self._clock.now() + session.ttl_s
         return True
 
-    def end(self, session: MemorySession) -> None:
+    def end(self, session: Session) -> None:
         if self._sessions.pop(session, None) is None:
             return
         self._presences = {at: leased for at, leased in self._presences.items() if leased.session is not session}
@@ -273,8 +276,11 @@ class MemoryCoordination:
 
     def _end_expired(self) -> None:
         now = self._clock.now()
-        for session in [session for session in self._sessions.values() if session.ends <= now]:
+        if now < self._soonest:
+            return
+        for session in [session for session, ends in self._sessions.items() if ends <= now]:
             self.end(session)
+        self._soonest = min(self._sessions.values(), default=math.inf)
 
     def _require_open(self, session: Session) -> None:
         self._end_expired()

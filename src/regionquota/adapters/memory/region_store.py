@@ -5,7 +5,8 @@ Each call is one step: it never awaits, so a simulation decides what happens bet
 
 from collections import Counter as Sums
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from operator import itemgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -14,7 +15,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.balances import Closed, Loaded, MeterKey, RequestKey, Writes, turn
 from regionquota.core.commands import Adjustment, Command, Expire, Outcome, QuotaCommand, Reading, Reserve, Settled
 from regionquota.core.counter import Counter
-from regionquota.core.entries import USAGE, Entry, EntryKind
+from regionquota.core.entries import Entry, EntryKind
 from regionquota.core.history import Bond, Sight, Standing
 from regionquota.core.ledger import decide
 from regionquota.core.periods import Epoch
@@ -25,6 +26,9 @@ from regionquota.errors import NotTrusted, StoreUnavailable, WentBackwards
 from regionquota.ports import Backlog, BalanceCheck, Expired, Incarnation, Resharding, SliceEntry
 
 _NEVER: Final = -1
+_BALANCE: Final = {EntryKind.OVERDRAFT: "overdraft_issued", EntryKind.REPAY: "overdraft_repaid"}
+"""What an entry's delta is added to, where that is not `used`."""
+_SUMMED: Final = ("reserved", "used", *_BALANCE.values())
 
 
 @dataclass(slots=True)
@@ -41,7 +45,7 @@ class MemoryRegionStore:
     life: int = 0
     trusted: int = 0
     """The incarnation that the server is in, and the one that was compared with etcd: as at first."""
-    standing: Standing | None = None
+    stands: Standing | None = None
     sight: Sight = field(default_factory=Sight)
 
     @property
@@ -76,9 +80,16 @@ class MemoryRegionStore:
             list(self._slices),
             self.life,
             self.trusted,
-            self.standing,
+            self.stands,
             self.sight,
         )
+
+    def fail_over(self, replica: "MemoryRegionStore") -> None:
+        """Begin a new incarnation, which knows what `replica` does: an earlier copy of this store."""
+        life, known = self.life + 1, replica.copy()
+        for field_ in fields(self):
+            setattr(self, field_.name, getattr(known, field_.name))
+        self.life = life
 
     def summed_up(self, ended: int) -> "MemoryRegionStore":
         """The same balances with the shortest histories that explain them; of holds and adjustments that have ended,
@@ -101,7 +112,7 @@ class MemoryRegionStore:
             list({(entry.key, at): (entry, at) for entry, at in self._slices}.values()),
             self.life,
             self.trusted,
-            self.standing,
+            self.stands,
             self.sight,
         )
 
@@ -210,29 +221,32 @@ class MemoryRegionStore:
                 raise
 
     def require_bound(self, bond: Bond) -> None:
-        if bond.standing is None or bond.standing != self.standing:
-            raise StoreUnavailable(f"the slices belong to {self.standing} by now")
+        if bond.standing is None or bond.standing != self.stands:
+            raise StoreUnavailable(f"the slices belong to {self.stands} by now")
+
+    async def standing(self) -> Standing | None:
+        return self.stands
 
     async def recall(self) -> tuple[Standing | None, Sight]:
         newest = max((held.revision for held in self._holdings.values()), default=0)
-        return self.standing, Sight(self.sight.cluster, max(self.sight.revision, newest))
+        return self.stands, Sight(self.sight.cluster, max(self.sight.revision, newest))
 
-    async def adopt(self, before: Standing | None, standing: Standing) -> bool:
-        if self.standing != before:
+    async def adopt(self, before: Standing | None, standing: Standing, *, distrust: bool = False) -> bool:
+        if self.stands != before:
             return False
         if before is not None and before.history != standing.history:
             self.sight = Sight()
             for key, held in self._holdings.items():
                 self._holdings[key] = replace(held, revision=-abs(held.revision))
-        if standing.evictions != (0 if before is None else before.evictions):
+        if distrust or standing.evictions != (0 if before is None else before.evictions):
             self.trusted = _NEVER
         if before is None and not self._holdings:
             standing = Standing(standing.history, standing.evictions, standing.evictions)
-        self.standing = standing
+        self.stands = standing
         return True
 
     async def remember(self, history: str, sight: Sight) -> None:
-        if self.standing is not None and self.standing.history == history:
+        if self.stands is not None and self.stands.history == history:
             self.sight = Sight(sight.cluster, max(self.sight.revision, sight.revision))
 
     async def holding(self, key: QuotaKey) -> Holding | None:
@@ -261,9 +275,10 @@ class MemoryRegionStore:
         return Resharding()
 
     async def check_balances(self) -> Sequence[BalanceCheck]:
+        sums = self._sums()
         return [
-            BalanceCheck(key, epoch, counter, self._replay(key, epoch), self._guaranteed(key, epoch))
-            for (key, epoch), counter in sorted(self.counters.items(), key=lambda item: item[0])
+            BalanceCheck(*at, counter, self._replay(sums, *at), self._guaranteed(*at))
+            for at, counter in sorted(self.counters.items(), key=itemgetter(0))
         ]
 
     def _due(self, now: float) -> Sequence[Reservation]:
@@ -285,18 +300,25 @@ class MemoryRegionStore:
         holding = self._holdings[key]
         return holding.guaranteed if holding.epoch == epoch else 0
 
-    def _replay(self, key: QuotaKey, epoch: Epoch) -> dict[str, int]:
-        lines = [line for line in self._usage if (line.key, line.epoch) == (key, epoch)]
-        slices = [entry.after for entry, at in self._slices if entry.key == key and at <= epoch]
-        holding = [held for held in self._reservations.values() if held.state in HOLDING]
+    def _sums(self) -> dict[tuple[QuotaKey, Epoch, str], int]:
+        """What the open holds and the usage ledger add up to, by balance."""
+        sums: dict[tuple[QuotaKey, Epoch, str], int] = {}
+        for held in self._reservations.values():
+            if held.state in HOLDING:
+                for line in held.lines:
+                    at = line.key, line.epoch, "reserved"
+                    sums[at] = sums.get(at, 0) + line.amount
+        for entry in self._usage:
+            at = entry.key, entry.epoch, _BALANCE.get(entry.kind, "used")
+            sums[at] = sums.get(at, 0) + entry.delta
+        return sums
+
+    def _replay(self, sums: Mapping[tuple[QuotaKey, Epoch, str], int], key: QuotaKey, epoch: Epoch) -> dict[str, int]:
+        replayed = {name: sums.get((key, epoch, name), 0) for name in _SUMMED}
+        slices = (entry.after for entry, at in reversed(self._slices) if entry.key == key and at <= epoch)
+        replayed["slice"] = next(slices, 0)
         current = self._holdings[key].epoch == epoch
-        return {
-            "slice": slices[-1] if slices else 0,
-            "reserved": sum(
-                line.amount for held in holding for line in held.lines if (line.key, line.epoch) == (key, epoch)
-            ),
-            "used": sum(line.delta for line in lines if line.kind in USAGE),
-            "overdraft_issued": sum(line.delta for line in lines if line.kind is EntryKind.OVERDRAFT),
-            "overdraft_repaid": sum(line.delta for line in lines if line.kind is EntryKind.REPAY),
-            "guaranteed": sum(held.lien for held in self._holdings.values() if held.parent == key) if current else 0,
-        }
+        replayed["guaranteed"] = (
+            sum(held.lien for held in self._holdings.values() if held.lien and held.parent == key) if current else 0
+        )
+        return replayed

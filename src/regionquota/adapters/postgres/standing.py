@@ -2,6 +2,8 @@
 
 from typing import Final
 
+import asyncpg
+
 from regionquota.adapters.postgres.statements import STANDING
 from regionquota.adapters.postgres.transaction import Connection, Deadlines, Pool, connection, plan_freely, transaction
 from regionquota.core.history import Bond, Sight, Standing
@@ -20,23 +22,26 @@ class PostgresStandingStore:
         self._pool = pool
         self._deadlines = deadlines
 
+    async def standing(self) -> Standing | None:
+        async with connection(self._pool, self._deadlines) as conn:
+            row = await conn.fetchrow(STANDING["standing"])
+        assert row is not None
+        return _standing_of(row)
+
     async def recall(self) -> tuple[Standing | None, Sight]:
         async with transaction(self._pool, self._deadlines) as conn:
             await plan_freely(conn, ADOPT_TIMEOUT_S)
             row = await conn.fetchrow(STANDING["recall"], timeout=ADOPT_TIMEOUT_S)
         assert row is not None
         cluster = None if row["etcd_cluster"] is None else int(row["etcd_cluster"], 16)
-        standing = (
-            None if row["history"] is None else Standing(row["history"], row["evictions"], row["evictions_before"])
-        )
-        return standing, Sight(cluster, row["etcd_revision"])
+        return _standing_of(row), Sight(cluster, row["etcd_revision"])
 
-    async def adopt(self, before: Standing | None, standing: Standing) -> bool:
+    async def adopt(self, before: Standing | None, standing: Standing, *, distrust: bool = False) -> bool:
         history, evictions = (None, 0) if before is None else (before.history, before.evictions)
         async with transaction(self._pool, self._deadlines) as conn:
             await plan_freely(conn, ADOPT_TIMEOUT_S)
             await conn.execute(_PATIENCE)
-            words = (history, evictions, standing.history, standing.evictions)
+            words = (history, evictions, standing.history, standing.evictions, distrust)
             adopted = await conn.fetchval(STANDING["adopt"], *words, timeout=ADOPT_TIMEOUT_S)
             if adopted and history not in (None, standing.history):
                 await conn.execute(STANDING["forget_revisions"], timeout=ADOPT_TIMEOUT_S)
@@ -46,6 +51,10 @@ class PostgresStandingStore:
         cluster = None if sight.cluster is None else f"{sight.cluster:x}"
         async with connection(self._pool, self._deadlines) as conn:
             await conn.execute(STANDING["remember"], history, cluster, sight.revision)
+
+
+def _standing_of(row: asyncpg.Record) -> Standing | None:
+    return None if row["history"] is None else Standing(row["history"], row["evictions"], row["evictions_before"])
 
 
 async def require_standing(conn: Connection, bond: Bond) -> None:

@@ -7,7 +7,6 @@ from typing import Any, Final
 from msgspec.structs import replace as replace_struct
 
 from regionquota import limits
-from regionquota.adapters.memory import region_store
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator import liveness, rounds
 from regionquota.core import slice as slices
@@ -160,7 +159,7 @@ ABLATED: Final = (
     (
         "older-revision",
         "an older revision than the database has seen is refused (fence 1)",
-        (region_store, "apply", _any_revision),
+        (slices, "apply", _any_revision),
     ),
     (
         "mod-revision",
@@ -170,7 +169,7 @@ ABLATED: Final = (
     (
         "epoch-guard",
         "capacity freed in a new period is not spent in an old one (fence 3)",
-        (region_store, "apply", _any_epoch),
+        (slices, "apply", _any_epoch),
     ),
     (
         "epoch-of-hand-over",
@@ -188,9 +187,9 @@ ABLATED: Final = (
         (follower, "carry_out", _give_first),
     ),
     ("raise-last", "a slice is raised only after its revision was read", (processes, "claim", _raise_first)),
-    ("decrease-what-is-free", "a slice never falls below what is spent", (region_store, "apply", _whatever_is_spent)),
+    ("decrease-what-is-free", "a slice never falls below what is spent", (slices, "apply", _whatever_is_spent)),
     ("grant-from-the-pool", "a grant takes out of the pool what it gives", (steps, "grant", _grant_more)),
-    ("frozen-not-named", "no round moves from, to, or grants to a frozen region", (rounds, "_state", _frozen_or_not)),
+    ("frozen-not-named", "no round moves from, to, or grants to a frozen region", (rounds, "state_of", _frozen_or_not)),
     (
         "thaw-after-reading",
         "a region thaws only once it has re-read the allocations",

@@ -1,3 +1,6 @@
+-- standing --
+SELECT history, evictions, evictions_before FROM region_identity;
+
 -- recall --
 SELECT history, evictions, evictions_before, etcd_cluster,
        greatest(etcd_revision, coalesce((SELECT max(revision) FROM quota_counters), 0)) AS etcd_revision
@@ -14,7 +17,7 @@ UPDATE region_identity
                                ELSE evictions_before END,
        etcd_cluster  = CASE WHEN history IS DISTINCT FROM $3 THEN NULL ELSE etcd_cluster END,
        etcd_revision = CASE WHEN history IS DISTINCT FROM $3 THEN 0 ELSE etcd_revision END,
-       trusted       = CASE WHEN evictions <> $4 THEN NULL ELSE trusted END
+       trusted       = CASE WHEN evictions <> $4 OR $5 THEN NULL ELSE trusted END
  WHERE history IS NOT DISTINCT FROM $1 AND evictions = $2
 RETURNING true;
 

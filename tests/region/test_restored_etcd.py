@@ -1,0 +1,119 @@
+"""An etcd that was restored from an older snapshot, and has been given higher revisions since than were ever seen."""
+
+import pytest
+from tests.bound import Process
+from tests.clocks import Clock
+from tests.core.builders import NOON, OTHER, QUOTA, allocation, move
+
+from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.adapters.memory.histories import BoundAllocations, MemoryHistoryStore
+from regionquota.adapters.memory.region_store import MemoryRegionStore
+from regionquota.core.history import Bond, History, Phase
+from regionquota.core.quota import QuotaKey
+from regionquota.errors import UnreadableDocument, WentBackwards
+from regionquota.ports import Stored
+from regionquota.recovery import await_statements, begin_recovery, end_recovery, rebuild_documents
+
+
+class World:
+    """A snapshot was taken while eu owned 70."""
+
+    def __init__(self) -> None:
+        self.clock = Clock(NOON)
+        self.etcd = MemoryCoordination(self.clock)
+        self.store = MemoryRegionStore("eu")
+
+    async def begin(self) -> None:
+        self.process = Process(self.etcd, self.store, self.clock)
+        await self.process.watch.step()
+        self.revision = await self.etcd.swap(QUOTA, 0, allocation(100, eu=70))
+        await self.process.follower.relist()
+        self.snapshot = self.etcd.copy(self.clock)
+
+    async def restore(self, revisions: int) -> None:
+        """And let others write so much."""
+        self.etcd.__dict__.update(self.snapshot.__dict__)
+        for number in range(revisions):
+            await self.etcd.suspend(f"tenant-{number}", NOON, "a revision")
+
+    async def is_halted(self) -> bool:
+        with pytest.raises(WentBackwards, match="region recover"):
+            await self.process.follower.relist()
+        await self.process.watch.step()
+        _, history = self.etcd.history
+        return history is not None and history.phase is Phase.HALTED
+
+
+@pytest.fixture
+async def world() -> World:
+    made = World()
+    await made.begin()
+    return made
+
+
+async def test_what_was_given_away_since_is_not_taken_up_again(world: World) -> None:
+    assert world.revision is not None
+    await world.etcd.swap(QUOTA, world.revision, allocation(100, eu=70, moves=[move("eu", "us", 40)]))
+    await world.process.follower.relist()
+    await world.restore(revisions=50)
+    assert await world.is_halted()
+    held = await world.store.holding(QUOTA)
+    assert held is not None
+    assert 30 == held.slice
+
+
+async def test_a_quota_that_was_made_since_is_missed(world: World) -> None:
+    await world.etcd.swap(OTHER, 0, allocation(100, eu=10))
+    await world.process.follower.relist()
+    await world.restore(revisions=50)
+    assert await world.is_halted()
+
+
+async def test_a_quota_that_was_removed_is_not_missed(world: World) -> None:
+    revision = await world.etcd.swap(OTHER, 0, allocation(100))
+    assert revision is not None
+    await world.process.follower.relist()
+    await world.process.store.apply(OTHER, allocation(100), revision, NOON)
+    await world.etcd.remove(OTHER, revision)
+    await world.process.follower.relist()
+
+
+async def test_a_document_that_cannot_be_read_is_not_missed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing_readable() -> tuple[int, tuple[Stored, ...]]:
+        return world.etcd.revision, ()
+
+    async def unreadable(key: QuotaKey) -> None:
+        raise UnreadableDocument(f"cannot read {key}")
+
+    monkeypatch.setattr(world.process.allocations, "list", nothing_readable)
+    monkeypatch.setattr(world.process.allocations, "read", unreadable)
+    await world.process.follower.relist()
+
+
+async def test_an_etcd_that_was_replaced_and_written_in_by_others_is_recovered_anyway(world: World) -> None:
+    empty = MemoryCoordination(world.clock)
+    world.etcd.__dict__.update(empty.__dict__)
+    histories = MemoryHistoryStore(world.etcd)
+    await histories.swap(History("another"), 0)
+    await world.process.watch.step()
+    assert world.process.watch.trouble is not None
+    assert "region recover --anyway --region eu" in world.process.watch.trouble
+    history = await begin_recovery(histories, "a test", NOON, anyway=True)
+    await world.process.watch.step()
+    again = Process(world.etcd, world.store, world.clock)
+    await again.watch.step()
+    stated = await await_statements(histories, world.etcd, history, ["eu"], patience_s=0.0)
+    allocations = BoundAllocations(world.etcd, Bond(), history)
+    _, _, wanted = await rebuild_documents(allocations, world.etcd, stated, world.clock)
+    await end_recovery(histories, world.etcd, history, wanted)
+    await again.watch.step()
+    await again.follower.relist()
+    assert ({"eu": 70}, None) == (wanted[QUOTA].slices, again.watch.trouble)
+
+
+async def test_a_server_that_knows_what_was_seen_looks_through_no_counters(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at its standing every other second."""
+    monkeypatch.setattr(MemoryRegionStore, "recall", None)
+    await world.process.watch.step()
