@@ -30,8 +30,13 @@ _SWEPT_AT_ONCE: Final = 100
 
 
 class VirtualClock:
+    """Of the loop that runs when it is made."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
     def now(self) -> float:
-        return EPOCH + asyncio.get_running_loop().time()
+        return EPOCH + self._loop.time()
 
 
 @dataclass
