@@ -1,6 +1,8 @@
-"""CPU time of one planning round over active quotas in five regions: .venv/bin/python benchmarks/planning.py [QUOTAS ...]
+"""CPU time of one planning round over active quotas in five regions.
 
-Everything but the network: reports are summed up, each quota is planned, what is to change is written to documents in memory.
+Everything but the network: reports are summed up, each quota is planned, what is to change is written in memory.
+
+    .venv/bin/python benchmarks/planning.py [QUOTAS ...]
 """
 
 import asyncio
@@ -45,7 +47,7 @@ async def measure(quotas: int) -> tuple[float, Round]:
         await etcd.report(session, region, region, [_word(key, rng) for key in keys])
     known = Documents(etcd, relist_interval_s=3600)
     following = asyncio.create_task(known.follow())
-    while not known.is_complete:
+    while not known.is_complete:  # noqa: ASYNC110 - a few turns of the loop
         await asyncio.sleep(0)
     fence = await etcd.lead(await etcd.open_session(60), "one")
     assert fence is not None
@@ -66,11 +68,11 @@ def _word(key: QuotaKey, rng: random.Random) -> Demand:
 
 
 def main(sizes: Sequence[int]) -> None:
-    print(f"{'quotas':>9} {'CPU s':>8} {'us each':>8} {'changed':>8}")  # noqa: T201
+    print(f"{'quotas':>9} {'CPU s':>8} {'us each':>8} {'changed':>8}")
     for quotas in sizes:
         took, done = asyncio.run(measure(quotas))
         changed = len({key for key, _ in done.moves})
-        print(f"{quotas:>9,} {took:>8.2f} {took / quotas * 1e6:>8.1f} {changed:>8,}", flush=True)  # noqa: T201
+        print(f"{quotas:>9,} {took:>8.2f} {took / quotas * 1e6:>8.1f} {changed:>8,}", flush=True)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from regionquota.cli import (
     regions,
     replaying,
     reservations,
+    simulate,
     tenants,
 )
 from regionquota.cli.frame import out
@@ -49,6 +50,7 @@ def root(
 app.command("demo", epilog="Example: regionquota demo --bins 40")(replaying.demo)
 app.command("bench", epilog="Example: regionquota bench --seconds 10 --json")(bench.bench)
 app.command("explore", epilog=explore.EXAMPLES)(explore.explore_)
+app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate_)
 app.command("chaos", epilog=chaos.EXAMPLES)(chaos.chaos)
 app.command("dev", epilog="Example: regionquota dev --regions eu,us --data-dir /var/tmp/quota")(dev.dev)
 app.add_typer(regions.app, name="region")

@@ -1,18 +1,21 @@
-"""When how much is asked for, where: from a trace, from a list of requests, or made up. The same seed, the same demand."""
+"""When how much is asked for, where: from a trace, a list of requests, or made up. The same seed, the same demand."""
 
 import csv
-import math
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from regionquota.core.quota import Region
 from regionquota.errors import InvalidRequest
-from regionquota.replay.generate import follow_the_sun
-from regionquota.replay.trace import Trace, read_trace
-from regionquota.simulator.scenario import MAX_REQUESTS, DemandPart, Scenario
+from regionquota.replay.trace import MAX_UNITS, Trace, read_columns, read_trace
+from regionquota.simulator.events import Happening, happenings, is_down
+from regionquota.simulator.scenario import MAX_REGIONS, MAX_REQUESTS, DemandPart, RegionPart, Scenario
+from regionquota.simulator.shapes import shaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class Workload:
     limit: int
     bin_s: float
     bins: int
+    happenings: Sequence[Happening] = ()
     notes: Sequence[str] = ()
 
     @property
@@ -41,8 +45,8 @@ class Workload:
         return self.bins * self.bin_s
 
 
-def workload(scenario: Scenario, directory: Path) -> Workload:
-    """Paths are relative to the scenario's `directory`. Raises `InvalidRequest`."""
+def workload(scenario: Scenario, directory: Path, assumed: Sequence[str] = ()) -> Workload:
+    """Paths are relative to `directory`. Nobody asks in a region that is down. Raises `InvalidRequest`."""
     regions = tuple(scenario.regions)
     demand = scenario.demand
     if demand.requests is not None:
@@ -51,37 +55,36 @@ def workload(scenario: Scenario, directory: Path) -> Workload:
         trace = _trace(demand, regions, directory, scenario.seed)
         requests, bins, notes = _spread(trace, demand.bin_s, scenario.seed), len(trace.demand), trace.notes
     total = sum(request.used for request in requests)
+    if not total:
+        raise InvalidRequest("demand", "nobody asks for anything: raise demand.scale, or take other bins")
     limit = scenario.quota.limit
     if limit is None:
         limit = round(scenario.quota.limit_factor * total / bins)
-    return Workload(regions, requests, limit, demand.bin_s, bins, notes)
+    happened = happenings(scenario, regions, bins * demand.bin_s)
+    asked = [request for request in requests if not is_down(happened, request.region, request.at)]
+    return Workload(regions, asked, limit, demand.bin_s, bins, happened, (*notes, *assumed))
+
+
+def with_regions(scenario: Scenario, directory: Path) -> Scenario:
+    """Where a scenario names no regions, the columns of its trace are its regions. Raises `InvalidRequest`."""
+    if scenario.regions or scenario.demand.trace is None:
+        return scenario
+    named = {_as_region(column): RegionPart() for column in read_columns(directory / scenario.demand.trace)}
+    if len(named) > MAX_REGIONS:
+        raise InvalidRequest(
+            "trace", f"the trace has {len(named)} columns of demand, at most {MAX_REGIONS} are simulated"
+        )
+    return replace(scenario, regions=named)
+
+
+def _as_region(column: str) -> Region:
+    return re.sub(r"[^a-z0-9_-]", "-", column.lower())[:63]
 
 
 def _trace(demand: DemandPart, regions: tuple[Region, ...], directory: Path, seed: int) -> Trace:
-    if demand.trace is not None:
-        return read_trace(directory / demand.trace, regions, scale=demand.scale, skip=demand.skip, most=demand.bins)
-    mean = demand.mean * demand.scale
-    if demand.shape == "follow_the_sun":
-        return follow_the_sun(regions, bins=demand.bins, mean=mean, seed=seed)
-    rng = random.Random(f"{seed}/demand")  # noqa: S311 - repeatable, not secret
-    bins = [_bin(demand, number, len(regions), mean, rng) for number in range(demand.bins)]
-    return Trace(regions, tuple(bins), (f"demand was generated: {demand.shape}, seed {seed}",))
-
-
-def _bin(demand: DemandPart, number: int, regions: int, mean: float, rng: random.Random) -> tuple[int, ...]:
-    place = number / demand.bins
-    levels = []
-    for region in range(regions):
-        level = mean
-        if demand.shape == "drift":
-            level = mean * (1 + math.sin(2 * math.pi * (2 * place + region / regions)))
-        elif demand.shape == "bursts" and rng.random() < 0.05:
-            level = mean * demand.factor
-        elif demand.shape == "idle_then_jump":
-            busy = region == int(place * regions) % regions
-            level = mean if busy else mean / demand.factor
-        levels.append(max(0, round(rng.gauss(level, math.sqrt(level)))))
-    return tuple(levels)
+    if demand.trace is None:
+        return shaped(demand, regions, seed)
+    return read_trace(directory / demand.trace, regions, scale=demand.scale, skip=demand.skip, most=demand.bins)
 
 
 def _spread(trace: Trace, bin_s: float, seed: int) -> list[Request]:
@@ -103,32 +106,35 @@ def _spread(trace: Trace, bin_s: float, seed: int) -> list[Request]:
 
 def _single(path: Path, demand: DemandPart, regions: Sequence[Region]) -> tuple[list[Request], int, Sequence[str]]:
     """Requests go round robin over the regions. The estimate is what is known before: the second column, and `most`."""
-    found: list[Request] = []
-    first: float | None = None
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            for number, row in enumerate(csv.reader(lines)):
-                if number == 0 or not row:
-                    continue
-                at, known, more = _parse(row, number + 1)
-                first = at if first is None else first
-                used = known + more
-                units = max(used, known + demand.most) if demand.most else used
-                found.append(Request(at - first, len(found) % len(regions), units, used))
+            rows = [_parse(row, number) for number, row in enumerate(csv.reader(lines), 1) if row and number > 1]
     except OSError as error:
         raise InvalidRequest("demand", f"cannot read {path}: {error.strerror}") from error
-    if not found:
-        raise InvalidRequest("demand", f"{path} has no requests")
-    found.sort(key=lambda request: request.at)
-    bins = min(demand.bins, math.ceil((found[-1].at + 1e-9) / demand.bin_s))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidRequest("demand", f"{path} is not CSV in UTF-8: {error}") from error
+    if not 0 < len(rows) <= MAX_REQUESTS:
+        raise InvalidRequest("demand", f"{path} has {len(rows):,} requests: from 1 to {MAX_REQUESTS:,} are simulated")
+    rows.sort(key=lambda row: row[0])
+    begin = rows[0][0]
+    bins = min(demand.bins, int((rows[-1][0] - begin) // demand.bin_s) + 1)
+    found = []
+    for number, (at, known, more) in enumerate(rows):
+        if at - begin >= bins * demand.bin_s:
+            break
+        units = max(1, known + max(more, demand.most))
+        found.append(Request(at - begin, number % len(regions), units, known + more))
     note = f"{len(found):,} requests, round robin over {len(regions)} regions"
-    return [request for request in found if request.at < bins * demand.bin_s], bins, (note,)
+    return found, bins, (note,)
 
 
 def _parse(row: Sequence[str], line: int) -> tuple[float, int, int]:
     try:
         text = row[0].strip()
         at = float(text) if text.replace(".", "").isdigit() else datetime.fromisoformat(text[:26]).timestamp()
-        return at, int(row[1]), int(row[2])
+        known, more = int(row[1]), int(row[2])
     except (ValueError, IndexError) as error:
         raise InvalidRequest("demand", f"line {line}: a time, and two whole numbers are needed: {error}") from error
+    if not (0 <= known <= MAX_UNITS and 0 <= more <= MAX_UNITS):
+        raise InvalidRequest("demand", f"line {line}: units must be from 0 to {MAX_UNITS:,}, got {known} and {more}")
+    return at, known, more

@@ -1,279 +1,186 @@
-"""The product itself, region by region, in virtual time: agents, services, coordinator and planner as they are shipped."""
+"""The product itself in virtual time: agents, services, coordinator and planner, as they are shipped."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.coordinator.documents import Documents
-from regionquota.coordinator.rounds import Round
 from regionquota.coordinator.urgent import Cries
-from regionquota.core.allocation import LimitSource, VersionedLimit
-from regionquota.core.commands import Charge, Command, Granted, Outcome
-from regionquota.core.quota import GLOBAL_SCOPE, Kind, QuotaKey, Region
+from regionquota.core.allocation import LimitSource, VersionedLimit, grant
+from regionquota.core.commands import Charge, Granted
+from regionquota.core.quota import Kind
+from regionquota.errors import Unavailable
 from regionquota.limits import put_limit
-from regionquota.ports import RegionRecord, Stored
-from regionquota.region.agent import Agent, Pace
-from regionquota.region.attendance import Attendance
-from regionquota.region.budgets import Budgets
-from regionquota.region.claims import Claims
-from regionquota.region.demand import DemandMeter
-from regionquota.region.follower import Follower
-from regionquota.region.room import Room
-from regionquota.region.service import Asked, RegionService
-from regionquota.region.steps import Step
-from regionquota.region.sweeper import SweepOnDemand
-from regionquota.region.urgency import Urgency
+from regionquota.ports import RegionRecord
+from regionquota.region.service import Asked
 from regionquota.regions import set_weight
-from regionquota.simulator import rivals
 from regionquota.simulator.demand import Request, Workload
+from regionquota.simulator.events import Happening
 from regionquota.simulator.network import FarEtcd, Link
-from regionquota.simulator.scenario import EventPart, Scenario
+from regionquota.simulator.observed import ObservedEtcd
+from regionquota.simulator.outcome import Outcome
+from regionquota.simulator.scenario import Scenario
+from regionquota.simulator.server import EPOCH, KEY, RegionServer, VirtualClock, start_server
 from regionquota.simulator.settings import Settings
 from regionquota.simulator.store import LeanStore
 
-KEY: Final = QuotaKey("tenant", "units", GLOBAL_SCOPE)
-EPOCH: Final = 1_800_000_000.0
-PERIOD_S: Final = 60.0
-"""A bin of the scenario is a minute of virtual time: the shortest period of a quota. All other times go with it."""
 SAMPLES_A_BIN: Final = 4
+_TTL_S: Final = 3600
+_LONGEST_IN_MINUTES: Final = 600.0
 
 
-class VirtualClock:
-    def now(self) -> float:
-        return EPOCH + asyncio.get_running_loop().time()
-
-
-@dataclass
-class RegionServer:
-    name: Region
-    link: Link
-    store: LeanStore
-    service: RegionService
-    agent: Agent
-    admitted: dict[int, int] = field(default_factory=dict)
-    """Units by bin."""
+def period_of(bin_s: float) -> tuple[str, float]:
+    """The quota's period that a bin of the scenario is played in, and its seconds. All other times go with it, so that
+    an hour of demand is an hour's quota, and half a minute one of the shortest period there is.
+    """
+    return ("minute", 60.0) if bin_s <= _LONGEST_IN_MINUTES else ("hour", 3600.0)
 
 
 class Deployment:
-    """`claims` and `urgent` False: nothing moves but in rounds."""
+    """`fast_paths` False: nothing moves but in rounds, no claims and nothing urgent.
+
+    All processes have been there for a bin before the scenario begins, and nobody has asked for anything yet.
+    """
 
     def __init__(self, work: Workload, scenario: Scenario, settings: Settings, *, fast_paths: bool) -> None:
-        self.work = work
-        self.scenario = scenario
-        self.pace = PERIOD_S / work.bin_s
-        self.settings = settings
-        self.fast_paths = fast_paths
-        self.clock = VirtualClock()
-        self.etcd = MemoryCoordination(self.clock)
-        self.outcome = rivals.Outcome(by_region=dict.fromkeys(work.regions, 0))
-        self.regions = [self._region(name) for name in work.regions]
-        self.coordinator_link = Link(0.0, settings.timeout_s * self.pace)
-        self.coordinator = self._coordinator()
-        self._units: dict[int, int] = {}
+        self._work = work
+        self._scenario = scenario
+        self._settings = settings
+        self._fast_paths = fast_paths
+        self._period, self._period_s = period_of(work.bin_s)
+        self._pace = self._period_s / work.bin_s
+        self._clock = VirtualClock()
+        self._began = EPOCH + self._period_s
+        self._etcd = ObservedEtcd(self._clock, self._began, self._pace)
+        self._outcome = Outcome(work.regions, work.limit)
+        self._servers: list[RegionServer] = []
+        self._coordinator_link = Link(0.0, settings.timeout_s * self._pace)
 
-    def _region(self, name: Region) -> RegionServer:
-        settings, pace, clock = self.settings, self.pace, self.clock
-        link = Link(self.scenario.regions[name].round_trip_s * pace, settings.timeout_s * pace)
-        etcd, store, meter, room = FarEtcd(self.etcd, link), LeanStore(name), DemandMeter(clock_start()), Room()
-        follower = Follower(
-            name, etcd, store, clock,
-            relist_interval_s=settings.relist_interval_s * pace, on_step=self._watch_steps(meter, room),
-        )  # fmt: skip
-        attendance = Attendance(
-            name, name, "", etcd, store, follower, meter, clock, ttl_s=max(1, round(settings.liveness_ttl_s * pace))
-        )
-        urgency = Urgency(
-            name,
-            name,
-            etcd,
-            store,
-            meter,
-            clock,
-            attendance.session,
-            pause_s=settings.urgent_pause_s * pace,
-            lead_s=settings.urgent_lead_s * pace,
-        )
-        claims = Claims(
-            name, etcd, store, follower, clock,
-            share=settings.claim_share, join_timeout_s=settings.timeout_s * pace,
-            allowed=attendance.may_claim if self.fast_paths else lambda: False, on_claim=self._count_claim,
-            on_empty=urgency.run_short if self.fast_paths else lambda _key, _available: None,
-        )  # fmt: skip
-
-        async def submit(command: Command, _bucket: int) -> Outcome:
-            return (await store.transact([command], clock.now()))[0]
-
-        def freed(key: QuotaKey, units: int) -> None:
-            meter.freed(key, units)
-            room.made(key)
-
-        service = RegionService(
-            submit, store, etcd, follower, claims, meter, clock,
-            budgets=Budgets(name, follower.policy_of), overdue=SweepOnDemand(store, clock, 100, freed),
-            room=room, freed=freed, suspended=lambda _: None, low_water=settings.low_water,
-        )  # fmt: skip
-        tempo = Pace(
-            attend=settings.liveness_ttl_s * pace / 3,
-            report=settings.report_interval_s * pace,
-            settle=settings.settle_interval_s * pace,
-        )
-        return RegionServer(name, link, store, service, Agent(follower, claims, attendance, tempo, urgency))
-
-    def _coordinator(self) -> Coordinator:
-        settings, pace = self.settings, self.pace
-        etcd = FarEtcd(self.etcd, self.coordinator_link)
-        tempo = Tempo(
-            settings.interval_s * pace, max(1, round(settings.leader_ttl_s * pace)), 0.0, settings.urgent_pause_s * pace
-        )
-        return Coordinator(
-            "one",
-            etcd,
-            etcd,
-            self.clock,
-            settings.policy,
-            tempo,
-            on_round=self._count_round,
-            documents=Documents(etcd, relist_interval_s=settings.relist_interval_s * pace),
-            cries=Cries(etcd, fresh_s=settings.report_interval_s * pace) if self.fast_paths else None,
-        )
-
-    async def play(self, on_bin: Callable[[int], None] = lambda _: None) -> rivals.Outcome:
-        await put_limit(
-            self.etcd, KEY, Kind.CONSUMABLE, LimitSource.PLAN, VersionedLimit(self.work.limit, 1), {"period": "minute"}
-        )
-        for name, part in self.scenario.regions.items():
-            await self.etcd.swap_region(RegionRecord(name, part.weight), 0)
-        for region in self.regions:
-            region.agent.start()
-        self.coordinator.start()
-        jobs = [self._drive(number, region) for number, region in enumerate(self.regions)]
-        jobs += [self._happen(event) for event in self.scenario.events]
+    async def play(self, on_bin: Callable[[int], None] = lambda _: None) -> Outcome:
+        """`on_bin` hears of each bin that begins."""
+        policy = {"period": self._period}
+        await put_limit(self._etcd, KEY, Kind.CONSUMABLE, LimitSource.PLAN, VersionedLimit(self._work.limit, 1), policy)
+        await self._hand_out()
+        for name, part in self._scenario.regions.items():
+            await self._etcd.swap_region(RegionRecord(name, part.weight), 0)
+            link = Link(part.round_trip_s * self._pace, self._settings.timeout_s * self._pace)
+            self._servers.append(self._server(name, link, LeanStore(name)))
+        self._coordinator = self._start_coordinator()
+        await asyncio.sleep(self._period_s)
         watching = asyncio.create_task(self._sample(on_bin))
-        await asyncio.gather(*jobs)
-        watching.cancel()
-        for region in self.regions:
-            await region.agent.stop()
-        await self.coordinator.stop()
+        happening = [asyncio.create_task(self._happen(one)) for one in self._work.happenings]
+        await asyncio.gather(*(self._drive(number) for number in range(len(self._servers))))
+        for task in (watching, *happening):
+            task.cancel()
+        await asyncio.gather(watching, *happening, return_exceptions=True)
+        for server in self._servers:
+            await server.agent.stop()
+        await self._coordinator.stop()
         return self._sum_up()
 
-    async def _drive(self, number: int, region: RegionServer) -> None:
-        loop = asyncio.get_running_loop()
-        waiting = set()
-        for serial, request in enumerate(one for one in self.work.requests if one.region == number):
-            delay = request.at * self.pace - loop.time()
-            if delay > 0:
-                await asyncio.sleep(delay)
-            if self.scenario.wait_s:
-                task = asyncio.create_task(self._ask(region, serial, request))
+    async def _hand_out(self) -> None:
+        """The slices that there are in the beginning."""
+        revision, allocation = await self._etcd.read(KEY)
+        assert allocation is not None
+        if self._scenario.quota.slices:
+            await self._etcd.swap(KEY, revision, grant(allocation, self._scenario.quota.slices))
+
+    def _server(self, name: str, link: Link, store: LeanStore) -> RegionServer:
+        return start_server(
+            name, link, store, self._etcd, self._settings, self._pace, fast_paths=self._fast_paths
+        )  # fmt: skip
+
+    def _start_coordinator(self) -> Coordinator:
+        settings, pace = self._settings, self._pace
+        etcd = FarEtcd(self._etcd, self._coordinator_link)
+        leader_ttl = max(1, round(settings.leader_ttl_s * pace))
+        tempo = Tempo(settings.interval_s * pace, leader_ttl, 0.0, settings.urgent_pause_s * pace)
+        cries = Cries(etcd, fresh_s=settings.report_interval_s * pace) if self._fast_paths else None
+        documents = Documents(etcd, relist_interval_s=settings.relist_interval_s * pace)
+        coordinator = Coordinator(
+            "one", etcd, etcd, self._clock, settings.policy, tempo, cries=cries, documents=documents
+        )
+        coordinator.start()
+        return coordinator
+
+    async def _drive(self, number: int) -> None:
+        """The callers of one region."""
+        waiting: set[asyncio.Task[None]] = set()
+        mine = (one for one in self._work.requests if one.region == number)
+        for serial, request in enumerate(mine):
+            await asyncio.sleep(self._began + request.at * self._pace - self._clock.now())
+            if self._scenario.wait_s:
+                task = asyncio.create_task(self._ask(serial, request))
                 waiting.add(task)
                 task.add_done_callback(waiting.discard)
             else:
-                await self._ask(region, serial, request)
-        await asyncio.gather(*waiting)
+                await self._ask(serial, request)
+        if waiting:
+            await asyncio.wait(waiting)
 
-    async def _ask(self, region: RegionServer, serial: int, request: Request) -> None:
-        asked = Asked((Charge(KEY, request.units),), f"{region.name}-{serial}", 3600)
-        began = self.clock.now()
-        outcome = await region.service.reserve(asked, self.scenario.wait_s * self.pace)
+    async def _ask(self, serial: int, request: Request) -> None:
+        service = self._servers[request.region].service
+        asked = Asked((Charge(KEY, request.units),), f"{request.region}-{serial}", _TTL_S)
+        began = self._clock.now()
+        try:
+            outcome = await service.reserve(asked, self._scenario.wait_s * self._pace)
+        except Unavailable:
+            outcome = None  # the first use of the quota here, while etcd is out of reach
+        now = self._clock.now()
+        bin_ = int((now - self._began) // self._period_s)
         if not isinstance(outcome, Granted):
-            self.outcome.denied += request.used
-            self.outcome.denials.append((request.at, request.region))
+            self._outcome.deny(bin_, request.region, request.used)
             return
-        now = self.clock.now()
         if now > began:
-            self.outcome.waited.append((now - began) / self.pace)
-        bin_ = int((now - EPOCH) // PERIOD_S)
-        region.admitted[bin_] = region.admitted.get(bin_, 0) + request.used
-        await region.service.commit(outcome.reservation.id, request.used)
+            self._outcome.waited.append((now - began) / self._pace)
+        self._outcome.admit(bin_, request.region, request.used)
+        await service.commit(outcome.reservation.id, request.used)
 
-    async def _happen(self, event: EventPart) -> None:
-        await asyncio.sleep(event.at_s * self.pace)
-        if event.what == "weight":
-            assert event.region is not None
-            await set_weight(self.etcd, event.region, event.weight)
-            return
-        until = self.work.seconds if event.until_s is None else event.until_s
-        if event.what == "coordinator_down":
-            await self.coordinator.stop()
-            await asyncio.sleep((until - event.at_s) * self.pace)
-            self.coordinator = self._coordinator()
-            self.coordinator.start()
-            return
-        link = next(region.link for region in self.regions if region.name == event.region)
-        link.cut()
-        await asyncio.sleep((until - event.at_s) * self.pace)
-        link.restore()
+    async def _happen(self, one: Happening) -> None:
+        await asyncio.sleep(one.begin * self._pace)
+        match one.what:
+            case "weight":
+                await set_weight(self._etcd, self._work.regions[one.region], one.weight)
+            case "coordinator_down":
+                await self._coordinator.stop()
+                await asyncio.sleep(one.seconds * self._pace)
+                self._coordinator = self._start_coordinator()
+            case "partition":
+                link = self._servers[one.region].link
+                link.cut()
+                await asyncio.sleep(one.seconds * self._pace)
+                link.restore()
+            case "region_down":
+                await self._lose_region(one)
+
+    async def _lose_region(self, one: Happening) -> None:
+        """Its process dies without a word; its database is what the next process finds."""
+        name, server = self._work.regions[one.region], self._servers[one.region]
+        server.link.cut()
+        await server.agent.stop()
+        await asyncio.sleep(one.seconds * self._pace)
+        server.link.restore()
+        self._servers[one.region] = self._server(name, server.link, server.store)
 
     async def _sample(self, on_bin: Callable[[int], None]) -> None:
-        step = PERIOD_S / SAMPLES_A_BIN
         number = 0
         while True:
-            at = number * self.work.bin_s / SAMPLES_A_BIN
-            self.outcome.slices.append((at, {region.name: self._slice(region) for region in self.regions}))
+            at = number * self._work.bin_s / SAMPLES_A_BIN
+            self._outcome.slices.append((at, [server.slice for server in self._servers]))
             if number % SAMPLES_A_BIN == 0:
                 on_bin(number // SAMPLES_A_BIN)
             number += 1
-            await asyncio.sleep(step)
+            await asyncio.sleep(self._period_s / SAMPLES_A_BIN)
 
-    def _slice(self, region: RegionServer) -> int:
-        held = region.store.held.get(KEY)
-        return 0 if held is None else held.slice
-
-    def _sum_up(self) -> rivals.Outcome:
-        outcome = self.outcome
-        for region in self.regions:
-            outcome.by_region[region.name] = sum(region.admitted.values())
-            for bin_, units in region.admitted.items():
-                self._units[bin_] = self._units.get(bin_, 0) + units
-        outcome.admitted = sum(self._units.values())
-        outcome.overshoot = max((units - self.work.limit for units in self._units.values()), default=0)
-        outcome.overshoot = max(0, outcome.overshoot)
-        outcome.etcd_writes = self.coordinator_link.writes + sum(region.link.writes for region in self.regions)
-        return outcome
-
-    def _watch_steps(self, meter: DemandMeter, room: Room) -> Callable[[Stored, Step], None]:
-        def watch(stored: Stored, step: Step) -> None:
-            meter.touch(stored.key)
-            room.made(stored.key)
-            self.outcome.moves += step.gave > 0
-
-        return watch
-
-    def _count_claim(self, got: int) -> None:
-        self.outcome.moves += got > 0
-
-    def _count_round(self, done: Round, _frozen: int) -> None:
-        self.outcome.moves += done.granted > 0
-
-
-def clock_start() -> float:
-    return EPOCH
-
-
-def restricted(work: Workload, scenario: Scenario) -> Workload:
-    """Without what nobody asks for, because the region is down with all its services."""
-    down: dict[int, list[tuple[float, float]]] = {}
-    for event in scenario.events:
-        if event.what == "region_down":
-            until = work.seconds if event.until_s is None else event.until_s
-            down.setdefault(work.regions.index(event.region or ""), []).append((event.at_s, until))
-    if not down:
-        return work
-    left: Sequence[Request] = [
-        request
-        for request in work.requests
-        if not any(begin <= request.at < end for begin, end in down.get(request.region, []))
-    ]
-    return Workload(work.regions, left, work.limit, work.bin_s, work.bins, work.notes)
-
-
-def cuts(work: Workload, scenario: Scenario) -> Mapping[int, list[tuple[float, float]]]:
-    found: dict[int, list[tuple[float, float]]] = {}
-    for event in scenario.events:
-        if event.what in ("partition", "region_down"):
-            until = work.seconds if event.until_s is None else event.until_s
-            found.setdefault(work.regions.index(event.region or ""), []).append((event.at_s, until))
-    return found
+    def _sum_up(self) -> Outcome:
+        self._etcd.close()
+        transfers, spans = self._etcd.transfers, self._etcd.spans
+        return replace(
+            self._outcome,
+            transfers=transfers,
+            spans=spans,
+            moves=sum(transfer.moves for transfer in transfers),
+            etcd_writes=self._coordinator_link.writes + sum(server.link.writes for server in self._servers),
+        )

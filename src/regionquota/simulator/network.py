@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from regionquota.adapters.memory.coordination import MemoryCoordination, MemorySession
@@ -24,7 +24,6 @@ class Link:
     round_trip_s: float
     timeout_s: float
     is_cut: bool = False
-    _restored: asyncio.Event = field(default_factory=asyncio.Event)
     writes: int = 0
 
     def cut(self) -> None:
@@ -43,12 +42,34 @@ class Link:
         self.writes += 1
         return await self.call(method, *args)
 
+    async def hear(self, source: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+        """What is said there arrives half a round trip later, however much is under way."""
+        loop = asyncio.get_running_loop()
+        under_way: asyncio.Queue[tuple[float, T]] = asyncio.Queue()
+
+        async def send() -> None:
+            async with aclosing(source) as words:
+                async for word in words:
+                    under_way.put_nowait((loop.time() + self.round_trip_s / 2, word))
+
+        sender = asyncio.create_task(send())
+        try:
+            while True:
+                due, word = await under_way.get()
+                await asyncio.sleep(max(0.0, due - loop.time()))
+                if self.is_cut:
+                    raise EtcdUnavailable("cut off")
+                yield word
+        finally:
+            sender.cancel()
+
     async def _travel(self) -> None:
+        """What is under way when the link is cut is lost."""
+        if self.round_trip_s and not self.is_cut:
+            await asyncio.sleep(self.round_trip_s / 2)
         if self.is_cut:
             await asyncio.sleep(self.timeout_s)
             raise EtcdUnavailable("cut off")
-        if self.round_trip_s:
-            await asyncio.sleep(self.round_trip_s / 2)
 
 
 class _FarSession:
@@ -93,11 +114,8 @@ class FarEtcd:
 
     async def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
         """What happens while the link is cut is heard of when it is restored, by the next list."""
-        async with aclosing(self._etcd.watch(after)) as changes:
+        async with aclosing(self._link.hear(self._etcd.watch(after))) as changes:
             async for batch in changes:
-                if self._link.is_cut:
-                    raise EtcdUnavailable("cut off")
-                await asyncio.sleep(self._link.round_trip_s / 2)
                 yield batch
 
     async def open_session(self, ttl_s: int) -> Session:
@@ -125,11 +143,8 @@ class FarEtcd:
         await self._link.write(self._etcd.cry, _near(session), cry)
 
     async def cries(self) -> AsyncGenerator[Sequence[Cry], None]:
-        async with aclosing(self._etcd.cries()) as cries:
+        async with aclosing(self._link.hear(self._etcd.cries())) as cries:
             async for heard in cries:
-                if self._link.is_cut:
-                    raise EtcdUnavailable("cut off")
-                await asyncio.sleep(self._link.round_trip_s / 2)
                 yield heard
 
     async def lead(self, session: Session, name: str) -> Fence | None:

@@ -1,29 +1,20 @@
-"""What others would do with the same demand. Each is ours, after its published description, and keeps no time of ours."""
+"""What others would do with the same demand. Each was written here, after its published description."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from regionquota.core.quota import Region
 from regionquota.simulator.demand import Request, Workload
-
-
-@dataclass
-class Outcome:
-    """`admitted` are units, `overshoot` the most by which a bin's units exceeded the limit."""
-
-    admitted: int = 0
-    denied: int = 0
-    overshoot: int = 0
-    moves: int = 0
-    etcd_writes: int = 0
-    waited: list[float] = field(default_factory=list)
-    slices: list[tuple[float, Mapping[Region, int]]] = field(default_factory=list)
-    denials: list[tuple[float, int]] = field(default_factory=list)
-    by_region: dict[Region, int] = field(default_factory=dict)
+from regionquota.simulator.outcome import Outcome
 
 
 class Rule(Protocol):
+    """A request is admitted if what it reserves fits, and counts for what it uses: as one that commits at once."""
+
+    def begin_bin(self) -> None: ...
+
+    def advance(self, now: float) -> None: ...
+
     def admits(self, request: Request) -> bool: ...
 
 
@@ -40,7 +31,7 @@ class OneCounter:
     def advance(self, now: float) -> None: ...
 
     def admits(self, request: Request) -> bool:
-        if self.used + request.used > self.limit:
+        if self.used + request.units > self.limit:
             return False
         self.used += request.used
         return True
@@ -63,7 +54,7 @@ class Slices:
         return self.limit // self.regions + (region < self.limit % self.regions)
 
     def admits(self, request: Request) -> bool:
-        if self.used[request.region] + request.used > self.slice_of(request.region):
+        if self.used[request.region] + request.units > self.slice_of(request.region):
             return False
         self.used[request.region] += request.used
         return True
@@ -82,7 +73,6 @@ class ProportionalShare:
 
     limit: int
     regions: int
-    delay_s: float
     bin_s: float
     cut: Mapping[int, list[tuple[float, float]]] = field(default_factory=dict)
     wants: list[float] = field(default_factory=list)
@@ -128,7 +118,7 @@ class ProportionalShare:
         share, expires = self.granted[request.region]
         if request.at > expires:
             share = 0.0  # Doorman's safe capacity is for its users to choose; nothing is the safe one
-        if self.used[request.region] + request.used > share:
+        if self.used[request.region] + request.units > share:
             return False
         self.used[request.region] += request.used
         return True
@@ -184,29 +174,25 @@ class PullOnShortfall:
 
     def admits(self, request: Request) -> bool:
         region = request.region
-        if self.used[region] + request.used > self.rights[region]:
+        if self.used[region] + request.units > self.rights[region]:
             self._pull(region, request.at)
             return False
         self.used[region] += request.used
         return True
 
 
-def play(work: Workload, rule: "OneCounter | Slices | ProportionalShare | PullOnShortfall") -> Outcome:
+def play(work: Workload, rule: Rule) -> Outcome:
     """All requests in order, by one of these rules."""
-    outcome = Outcome(by_region=dict.fromkeys(work.regions, 0))
-    number, spent = -1, 0
+    outcome = Outcome(work.regions, work.limit)
+    bin_ = -1
     for request in work.requests:
         rule.advance(request.at)
-        bin_ = int(request.at / work.bin_s)
-        if bin_ != number:
-            number, spent = bin_, 0
+        if int(request.at / work.bin_s) != bin_:
+            bin_ = int(request.at / work.bin_s)
             rule.begin_bin()
         if rule.admits(request):
-            outcome.admitted += request.used
-            outcome.by_region[work.regions[request.region]] += request.used
-            spent += request.used
-            outcome.overshoot = max(outcome.overshoot, spent - work.limit)
+            outcome.admit(bin_, request.region, request.used)
         else:
-            outcome.denied += request.used
+            outcome.deny(bin_, request.region, request.used)
     outcome.moves = getattr(rule, "moves", 0)
     return outcome

@@ -4,22 +4,25 @@ from collections.abc import Sequence
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.balances import Loaded, Writes
-from regionquota.core.commands import Command, Outcome
+from regionquota.core.commands import Command, Outcome, QuotaCommand
 from regionquota.core.ledger import decide
 from regionquota.core.reservation import HOLDING
 
 
 class LeanStore(MemoryRegionStore):
-    """Of millions of settled reservations and ledger lines a simulation needs none. A batch has one command."""
+    """Of millions of settled reservations and ledger lines nobody asks. Nobody commits in a later period."""
 
     def _transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
-        named = self._named(batch)
-        loaded = Loaded({key: held for key, held in self._holdings.items() if key in named})
-        loaded.reservations.update(
-            (name, self._reservations[name])
-            for command in batch
-            if (name := getattr(command, "reservation_id", None)) in self._reservations
-        )
+        loaded = Loaded()
+        for command in batch:
+            if isinstance(command, QuotaCommand):
+                keys = command.keys
+            elif known := self._reservations.get(command.reservation_id):
+                loaded.reservations[known.id] = known
+                keys = tuple(line.key for line in known.lines)
+            else:
+                continue
+            loaded.holdings.update((key, self._holdings[key]) for key in keys if key in self._holdings)
         outcomes, writes = decide(loaded, batch, now)
         self._store(writes)
         return outcomes

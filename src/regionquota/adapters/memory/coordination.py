@@ -74,7 +74,7 @@ class MemoryCoordination:
         self._marks: dict[QuotaKey, StoredMark] = {}
         self._leader: _Leased[str] | None = None
         self._leading_since = 0
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: dict[asyncio.Event, None] = {}  # woken in the order in which they came
         self._listeners: list[asyncio.Queue[Cry]] = []
         self.history: tuple[int, History | None] = (0, None)
         self.statements: dict[Region, Statement] = {}
@@ -304,8 +304,8 @@ class MemoryCoordination:
 
     async def _wait_for_change(self) -> None:
         changed = asyncio.Event()
-        self._waiting.add(changed)
+        self._waiting[changed] = None
         try:
             await changed.wait()
         finally:
-            self._waiting.discard(changed)
+            del self._waiting[changed]
