@@ -156,8 +156,8 @@ def _emit(
         content = target is None or allocation.slice_of(target) >= wishes[target].want
         return amount >= (1 if urgent else idle if content else smallest)
 
-    back = _match(gives, {None: max(0, -allocation.pool)}, lambda _amount, _target, _donor: True)
-    granted = _match({None: max(0, allocation.pool)}, takes, useful)
+    back = _match(gives, {None: -allocation.pool} if allocation.pool < 0 else {}, lambda _amount, _target, _donor: True)
+    granted = _match({None: allocation.pool} if allocation.pool > 0 else {}, takes, useful)
     moved = _match(gives, takes, useful)
     rest = _match(gives, {None: sum(gives.values())}, useful)
     to_pool = {donor: back.get((donor, None), 0) + rest.get((donor, None), 0) for donor in gives}
@@ -175,6 +175,8 @@ def _match(
     gives: dict[Any, int], takes: dict[Any, int], useful: Callable[[int, Region | None, Region | None], bool]
 ) -> dict[_Ends, int]:
     """Pair givers with takers in the order given, and take what was paired off both. None stands for the pool."""
+    if not takes or not gives:
+        return {}
     pairs: dict[_Ends, int] = {}
     for taker, giver in product(takes, gives):
         amount = min(gives[giver], takes[taker])
@@ -186,4 +188,6 @@ def _match(
 
 
 def _largest_first(amounts: Mapping[Region, int]) -> dict[Region, int]:
+    if len(amounts) < 2:
+        return dict(amounts)
     return dict(sorted(amounts.items(), key=lambda item: (-item[1], item[0])))
