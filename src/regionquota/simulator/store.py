@@ -10,7 +10,7 @@ from regionquota.core.reservation import HOLDING
 
 
 class LeanStore(MemoryRegionStore):
-    """Of millions of settled reservations and ledger lines nobody asks. Nobody commits in a later period."""
+    """Of millions of settled reservations and ledger lines none is needed. Nobody commits in a later period."""
 
     def _transact(self, batch: Sequence[Command], now: float) -> Sequence[Outcome]:
         loaded = Loaded()
