@@ -10,7 +10,7 @@ from regionquota.explorer.faults import Fault
 from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.ports import Message
 from regionquota.explorer.processes import SKEWS, Planner
-from regionquota.explorer.replicas import Replicas
+from regionquota.explorer.replicas import LOST, Replicas
 
 if TYPE_CHECKING:
     from regionquota.explorer.world import World
@@ -74,7 +74,8 @@ class Weather:
     def strike(self) -> None:
         world, choices = self._world, self._world.choices
         if self._replicas and (self._calm or choices.pick(3) == 0):
-            self._fail_over(choices.one_of(list(self._replicas)))
+            region = choices.one_of(list(self._replicas))
+            self.fail_over(region, choices.one_of(LOST))
             return
         if self._calm:
             return
@@ -82,7 +83,7 @@ class Weather:
         if kind < 4 and self._mail:
             self._deliver(choices.pick(len(self._mail)))
         elif kind < 5:
-            self._cut_off(choices.one_of(world.names))
+            self.cut_off(choices.one_of(world.names))
         elif kind < 6:
             process = world.process(choices.one_of(world.cast))
             process.clock.skew = choices.one_of(SKEWS)
@@ -98,7 +99,8 @@ class Weather:
             world.time += _LONG_S
             world.tell("time", f"{_LONG_S:g} s pass")
 
-    def _cut_off(self, region: Region) -> None:
+    def cut_off(self, region: Region) -> None:
+        """Or let it be back."""
         self._cut ^= {region}
         self._world.tell(region, f"is {'cut off from' if region in self._cut else 'back with'} etcd")
 
@@ -114,10 +116,11 @@ class Weather:
             finish(other.coordinator.hold())
             world.tell(other.name, "leads")
 
-    def _fail_over(self, region: Region) -> None:
+    def fail_over(self, region: Region, lost: int) -> None:
+        """The database that lacks so many commits takes over."""
         world = self._world
         world.count(Fault.FAILOVER)
-        lost = self._replicas[region].fail_over(world.choices)
+        lost = self._replicas[region].fail_over(lost)
         known = world.checks.regions[region]
         known.failed_over()
         world.books[region].forgive(known.store.reservations, known.store.entries[known.entries :])

@@ -123,7 +123,7 @@ class World:
         choices.step()
         self.cast = choices.one_of(FAILOVER_CASTS if fails_over else CASTS)
         self._faulty = choices.one_of(FAULTY)
-        self._weather = Weather(self, calm=not self._faulty, fails_over=fails_over)
+        self.weather = Weather(self, calm=not self._faulty, fails_over=fails_over)
         self.skews = {region: choices.one_of(SKEWS) for region in self.names}
 
     # -- what the ports ask --
@@ -138,10 +138,10 @@ class World:
         self.deeds[deed] = self.deeds.get(deed, 0) + 1
 
     def is_cut_off(self, region: Region) -> bool:
-        return self._weather.is_cut_off(region)
+        return self.weather.is_cut_off(region)
 
     def post(self, name: str, message: Message) -> None:
-        self._weather.post(name, message)
+        self.weather.post(name, message)
 
     def before(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         return self.choices.one_of(self._history[key][-_REMEMBERED:])
@@ -151,7 +151,7 @@ class World:
 
     def wrote(self, region: Region, now: float) -> None:
         self._written = region, now
-        self._weather.note_write(region)
+        self.weather.note_write(region)
 
     def broke(self, error: Exception) -> None:
         self.broken = error
@@ -195,7 +195,7 @@ class World:
             store = self._stores[region] = self._start.stores[region].copy()
             self.checks.open(region, store)
             self.books[region] = self._start.books[region].copy()
-            self._weather.replicate(store, self._start.replicas[region])
+            self.weather.replicate(store, self._start.replicas[region])
         return store
 
     def name(self) -> int:
@@ -240,7 +240,7 @@ class World:
         self.steps += 1
         passes, stormy = choices.one_of(_PACE)
         self.time += passes
-        weather = self._weather
+        weather = self.weather
         if stormy and weather.threatens:
             weather.strike()
         else:
@@ -326,7 +326,7 @@ class World:
         """No more faults: what is under way is dropped, what is on its way arrives."""
         for process in self._processes.values():
             process.drop()
-        self._weather.clear_up()
+        self.weather.clear_up()
 
     def abandon(self) -> None:
         for process in self._processes.values():
