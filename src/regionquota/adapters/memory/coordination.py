@@ -107,6 +107,14 @@ class MemoryCoordination:
         other.history, other.statements = self.history, dict(self.statements)
         return other
 
+    def restore(self, snapshot: "MemoryCoordination", *, bump: int = 0) -> None:
+        """Become what an earlier copy is: its revisions are used once more, but for the first `bump`."""
+        waiting = self._waiting
+        self.__dict__.update(snapshot.copy(self._clock).__dict__)
+        self._waiting = waiting
+        self._revision += bump
+        self._wake()
+
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         stored = self._allocations.get(key)
         return (0, None) if stored is None else (stored.revision, stored.allocation)
