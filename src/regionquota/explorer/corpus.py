@@ -21,13 +21,7 @@ def keep(file: Path, found: Mapping[str, Script]) -> None:
 
 
 def _script(plain: Mapping[str, Any]) -> Script:
-    return Script(
-        plain["start"],
-        tuple(plain["numbers"]),
-        plain["rest"],
-        plain.get("fails_over", False),
-        plain.get("loses_etcd", False),
-    )
+    return Script(plain["start"], tuple(plain["numbers"]), plain["rest"], plain.get("fails_over", False))
 
 
 def _plain(name: str, one: Script) -> Mapping[str, Any]:
@@ -37,5 +31,4 @@ def _plain(name: str, one: Script) -> Mapping[str, Any]:
         "numbers": one.numbers,
         "rest": one.rest,
         "fails_over": one.fails_over,
-        "loses_etcd": one.loses_etcd,
     }

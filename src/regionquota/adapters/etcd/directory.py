@@ -57,7 +57,7 @@ class EtcdDirectory:
 
     async def announce(self, session: Session, presence: Presence) -> None:
         key = self._keys.presence(presence.region, presence.instance)
-        await self._gateway.put(key, encode_presence(presence), lease_of(session))
+        await self._gateway.put(key, encode_presence(presence), _lease_of(session))
 
     async def present(self) -> Sequence[Presence]:
         _, entries = await self._gateway.scan(self._keys.presences)
@@ -68,7 +68,7 @@ class EtcdDirectory:
         parts = list(encode_report(region, demand))
         for number, part in enumerate(parts):
             key = self._keys.demand(region, instance, number)
-            writes = [KVService.txn_op_put(key, part, lease=lease_of(session))]
+            writes = [KVService.txn_op_put(key, part, lease=_lease_of(session))]
             if number == len(parts) - 1:
                 end = prefix_range_end(self._keys.demand_of(region, instance))
                 writes.append(KVService.txn_op_delete(key + b"\0", range_end=end))
@@ -80,7 +80,7 @@ class EtcdDirectory:
         return [(region, word) for region, words in reports for word in words]
 
     async def lead(self, session: Session, name: str) -> Fence | None:
-        key, lease = self._keys.leader, lease_of(session)
+        key, lease = self._keys.leader, _lease_of(session)
         outcome = await self._gateway.transact(
             key,
             [KVService.txn_compare_create_revision(key, 0)],
@@ -118,7 +118,7 @@ def _stored_region(entry: Entry) -> StoredRegion:
     return StoredRegion(entry.revision, decode_region(entry.key, entry.value))
 
 
-def lease_of(session: Session) -> int:
+def _lease_of(session: Session) -> int:
     if not isinstance(session, EtcdSession):
         raise TypeError(f"the session is of another directory: {session!r}")
     return session.lease

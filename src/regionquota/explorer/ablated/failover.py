@@ -47,7 +47,7 @@ async def _leave_to_agents(*_: Any) -> bool:
     return True
 
 
-ABLATED: Final[Sequence[tuple[Any, ...]]] = (
+ABLATED: Final[Sequence[tuple[str, str, tuple[Any, str, Any]]]] = (
     (
         "trusted-only",
         "a database that may lack commits admits nothing",
