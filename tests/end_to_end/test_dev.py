@@ -97,7 +97,7 @@ async def test_it_uses_the_etcd_and_postgres_that_the_configuration_names() -> N
             file = other / "named.toml"
             region = there.deployment.regions["solo"]
             file.write_text(
-                f'[etcd]\nendpoints = ["{there.etcd.endpoints[0]}"]\nprefix = "/another/"\n'
+                f'[etcd]\nendpoints = ["{there.etcd.endpoints[0]}"]\nprefix = "{there.etcd.prefix}"\n'
                 f'[deployment]\nregions = {{ solo = {{ url = "{region.url}", dsn = "{region.dsn}" }} }}\n'
             )
             async with dev(other / "data", "--regions", "solo", "--config", str(file)) as (_, again):
