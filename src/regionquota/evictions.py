@@ -16,6 +16,7 @@ from regionquota.core.recovery import Stated
 from regionquota.errors import EtcdUnavailable, InvalidRequest
 from regionquota.history_ports import HistoryStore
 from regionquota.ports import AllocationStore, Clock, Directory, RegionRecord, RegionStatus, Stored, StoredRegion
+from regionquota.regions import of_name
 
 MAX_ATTEMPTS: Final = 20
 """Compare-and-swap attempts on one document before the operator is told to try again."""
@@ -82,7 +83,7 @@ async def _record(
     """The eviction in the region's record, which is made where etcd may have forgotten it."""
     stored = await _known(directory, region, or_forgotten=is_blind)
     record, known = stored.record, stored.record.eviction
-    if record.status is RegionStatus.EVICTED and known is not None:
+    if record.is_evicted and known is not None:
         # Since the snapshot that etcd was restored from it may have been readmitted.
         eviction = replace(known, blind=known.blind or is_blind)
     elif any(one.region == region for one in await directory.present()):
@@ -90,7 +91,7 @@ async def _record(
             "region", f"{region} shows a sign of life: drain it, or stop all its servers and wait for a minute"
         )
     else:
-        eviction = Eviction(1 if known is None else known.number + 1, now, attestation, is_blind)
+        eviction = Eviction(record.evictions + 1, now, attestation, is_blind)
     return await _write(directory, stored, replace(record, status=RegionStatus.EVICTED, frozen=None, eviction=eviction))
 
 
@@ -145,7 +146,7 @@ async def readmit_region(
     if history is not None and history.trouble:
         raise InvalidRequest("region", f"{history.trouble}: readmit {region} once it was recovered")
     _, documents = await allocations.list()
-    is_evicted = record.status is RegionStatus.EVICTED
+    is_evicted = record.is_evicted
     if not is_evicted or record.eviction is None:
         _require_rest(documents, record, nothing_used=nothing_used)
     usage = await _evidence(histories, record, lost=database_lost, unused=nothing_used)
@@ -221,7 +222,7 @@ async def _evidence(
                 "or say --database-lost",
             )
         return {word.key: word for word in statement.stated}
-    if record.status is not RegionStatus.EVICTED:
+    if not record.is_evicted:
         raise InvalidRequest(
             "region",
             f"{region} was readmitted, and nobody knows what it had in use of what is still retired: say "
@@ -249,8 +250,7 @@ class _Still:
 
 
 def _agree(one: RegionRecord, other: RegionRecord) -> bool:
-    evicted = RegionStatus.EVICTED
-    return one.eviction == other.eviction and (one.status is evicted) == (other.status is evicted)
+    return (one.eviction, one.is_evicted) == (other.eviction, other.is_evicted)
 
 
 async def _rewrite(
@@ -273,10 +273,7 @@ async def _known(directory: Directory, region: Region, *, or_forgotten: bool = F
     regions = await directory.regions()
     if region not in regions and or_forgotten and is_identifier(region):
         return StoredRegion(0, RegionRecord(region))
-    if region not in regions:
-        known = ", ".join(sorted(regions)) or "none yet"
-        raise InvalidRequest("region", f'unknown region "{region}": known are {known}')
-    return regions[region]
+    return of_name(regions, region)
 
 
 async def _write(directory: Directory, stored: StoredRegion, record: RegionRecord) -> RegionRecord:

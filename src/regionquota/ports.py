@@ -123,6 +123,15 @@ class RegionRecord:
     frozen: Frozen | None = None
     eviction: Eviction | None = None
 
+    @property
+    def is_evicted(self) -> bool:
+        return self.status is RegionStatus.EVICTED
+
+    @property
+    def evictions(self) -> int:
+        """How many there have been."""
+        return 0 if self.eviction is None else self.eviction.number
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRegion:
@@ -366,33 +375,4 @@ class SuspensionStore(Protocol):
 
     async def remember(self, suspensions: Mapping[str, Suspension]) -> None:
         """These and no others. Writes nothing where that is what it remembers already."""
-        ...
-
-
-class Verdict(StrEnum):
-    """What an executor knows of an operation."""
-
-    COMMITTED = "committed"
-    RELEASED = "released"
-    RUNNING = "running"
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """`actual` units were used; None: as many as were reserved. Only what was committed has any."""
-
-    reservation_id: str
-    verdict: Verdict
-    actual: int | None = None
-
-
-class Executor(Protocol):
-    """Who carries out the work that reservations are held for."""
-
-    async def ask(self, reservations: Sequence[Reservation]) -> Sequence[Finding]:
-        """What became of them: at most one finding for each, and none for what was not understood.
-
-        Raises `ExecutorUnavailable`, also for an answer that cannot be read at all.
-        """
         ...

@@ -15,7 +15,7 @@ from regionquota.core.recovery import Stated, Statement, rebuild
 from regionquota.errors import EtcdUnavailable, InvalidRequest, UnreadableDocument
 from regionquota.histories import new_name
 from regionquota.history_ports import HistoryStore
-from regionquota.ports import AllocationStore, Clock, Directory, RegionRecord, RegionStatus, Stored
+from regionquota.ports import AllocationStore, Clock, Directory, RegionRecord, Stored
 
 LOOK_INTERVAL_S: Final = 0.5
 MAX_ATTEMPTS: Final = 20
@@ -29,17 +29,6 @@ class Waiting:
     history: str
     stated: Sequence[Region]
     missing: Sequence[Region]
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """`over` are quotas of which more is held than their limit: no more is granted until that is given back."""
-
-    history: str
-    documents: int
-    rewritten: int
-    over: Mapping[QuotaKey, int]
-    retired: Mapping[QuotaKey, int]
 
 
 async def begin_recovery(histories: HistoryStore, by: str, now: float, *, anyway: bool = False) -> History:
@@ -67,7 +56,7 @@ async def begin_recovery(histories: HistoryStore, by: str, now: float, *, anyway
 async def evicted_before(directory: Directory) -> Sequence[Region]:
     """Those that are evicted by the word of the snapshot alone: they are not waited for."""
     records = [stored.record for stored in (await directory.regions()).values()]
-    evicted = [one for one in records if one.status is RegionStatus.EVICTED]
+    evicted = [one for one in records if one.is_evicted]
     return sorted(one.name for one in evicted if one.eviction is None or not one.eviction.blind)
 
 
@@ -89,7 +78,7 @@ async def await_statements(
     while True:
         records = {name: stored.record for name, stored in (await directory.regions()).items()}
         stated = {one.region: one for one in await histories.statements() if _counts(one, history, records)}
-        absent = {name for name, record in records.items() if record.status is RegionStatus.EVICTED}
+        absent = {name for name, record in records.items() if record.is_evicted}
         missing = sorted(({*records, *expected} - absent) - stated.keys())
         on_waiting(Waiting(history.name, sorted(stated), missing))
         if not missing:
@@ -105,7 +94,7 @@ async def await_statements(
 
 def _counts(statement: Statement, history: History, records: Mapping[Region, RegionRecord]) -> bool:
     record = records.get(statement.region)
-    evictions = 0 if record is None or record.eviction is None else record.eviction.number
+    evictions = 0 if record is None else record.evictions
     return statement.standing.history == history.name and statement.standing.evictions >= evictions
 
 
@@ -124,7 +113,7 @@ async def rebuild_documents(
             f"{damage}; correct it, or delete it (etcdctl del) to have it made of what the regions hold, and repeat"
         )
     records = {name: stored.record for name, stored in (await directory.regions()).items()}
-    evicted = sorted(name for name, record in records.items() if record.status is RegionStatus.EVICTED)
+    evicted = sorted(name for name, record in records.items() if record.is_evicted)
     blind = [name for name in evicted if (eviction := records[name].eviction) is not None and eviction.blind]
     stated: dict[QuotaKey, dict[Region, Stated]] = {}
     for region, statement in statements.items():

@@ -1,12 +1,12 @@
 """What operators say of a region: each a read, a change of its record, and a compare-and-swap."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from regionquota.core.quota import MAX_WEIGHT, Region
 from regionquota.errors import EtcdUnavailable, InvalidRequest
-from regionquota.ports import Directory, Frozen, FrozenBy, RegionRecord, RegionStatus
+from regionquota.ports import Directory, Frozen, FrozenBy, RegionRecord, RegionStatus, StoredRegion
 
 MAX_ATTEMPTS: Final = 20
 """Compare-and-swap attempts on one record before the operator is told to try again."""
@@ -43,18 +43,22 @@ async def thaw(directory: Directory, region: Region) -> RegionRecord:
 
 
 def _present(record: RegionRecord) -> RegionRecord:
-    if record.status is RegionStatus.EVICTED:
+    if record.is_evicted:
         raise InvalidRequest("region", f"{record.name} is evicted: readmit it first (region readmit {record.name})")
     return record
 
 
+def of_name(regions: Mapping[Region, StoredRegion], region: Region) -> StoredRegion:
+    """Raises `InvalidRequest` for one that is not known."""
+    if region not in regions:
+        known = ", ".join(sorted(regions)) or "none yet"
+        raise InvalidRequest("region", f'unknown region "{region}": known are {known}')
+    return regions[region]
+
+
 async def _change(directory: Directory, region: Region, change: Callable[[RegionRecord], RegionRecord]) -> RegionRecord:
     for _ in range(MAX_ATTEMPTS):
-        regions = await directory.regions()
-        if region not in regions:
-            known = ", ".join(sorted(regions)) or "none yet"
-            raise InvalidRequest("region", f'unknown region "{region}": known are {known}')
-        stored = regions[region]
+        stored = of_name(await directory.regions(), region)
         changed = change(stored.record)
         if changed == stored.record or await directory.swap_region(changed, stored.revision) is not None:
             return changed

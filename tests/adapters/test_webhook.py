@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.serving import serving
 
 from regionquota.adapters import webhook
 from regionquota.adapters.webhook import Webhook
@@ -33,16 +34,9 @@ class Receiver:
 
 @asynccontextmanager
 async def receiving(receiver: Receiver) -> AsyncIterator[Receiver]:
-    app = web.Application()
-    app.router.add_post("/hook", receiver.post)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook"
+    async with serving(receiver.post) as url:
+        receiver.url = f"{url}/hook"
         yield receiver
-    finally:
-        await runner.cleanup()
 
 
 @pytest.fixture

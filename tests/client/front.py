@@ -8,6 +8,7 @@ from typing import Self
 
 import aiohttp
 from aiohttp import web
+from tests.serving import serving
 
 
 @dataclass
@@ -28,18 +29,8 @@ class Front:
     @asynccontextmanager
     async def before(cls, target: str) -> AsyncIterator[Self]:
         front = cls(target)
-        app = web.Application()
-        app.router.add_route("*", "/{path:.*}", front._pass)
-        runner = web.AppRunner(app, shutdown_timeout=0.1)
-        await runner.setup()
-        try:
-            async with aiohttp.ClientSession() as front._session:
-                await web.TCPSite(runner, "127.0.0.1", 0).start()
-                front.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-                yield front
-                await runner.cleanup()
-        finally:
-            await runner.cleanup()
+        async with aiohttp.ClientSession() as front._session, serving(front._pass) as front.url:
+            yield front
 
     async def _pass(self, request: web.Request) -> web.Response:
         self.asked.append(f"{request.method} {request.rel_url.path.rpartition('/')[2]}")

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.core.builders import NOON, QUOTA, reservation_name
+from tests.serving import serving
 
 from regionquota.adapters.executor import HttpExecutor
 from regionquota.adapters.executor.client import MAX_ANSWER_BYTES
 from regionquota.core.periods import TIMELESS
 from regionquota.core.reservation import Reservation, State
 from regionquota.errors import ExecutorUnavailable
-from regionquota.ports import Finding, Verdict
+from regionquota.executor_ports import Finding, Verdict
 
 ONE, TWO = reservation_name(1), reservation_name(2)
 
@@ -64,14 +65,9 @@ async def scripted() -> AsyncIterator[Scripted]:
         return web.json_response({"outcomes": []})
 
     one = Scripted(nothing)
-    app = web.Application()
-    app.router.add_post("/outcomes", one.handle)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    one.url = f"http://127.0.0.1:{runner.addresses[0][1]}/outcomes"
-    yield one
-    await runner.cleanup()
+    async with serving(one.handle) as url:
+        one.url = f"{url}/outcomes"
+        yield one
 
 
 @pytest.fixture

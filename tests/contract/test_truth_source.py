@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from tests.contract import region_store_fixtures as fixtures
 from tests.core.builders import NOON, OTHER, QUOTA
+from tests.serving import serving
 
 from regionquota.adapters.memory.truth import MemoryTruthSource
 from regionquota.adapters.truth import checking, http_source
@@ -85,23 +86,16 @@ class Answers:
 
 
 @asynccontextmanager
-async def serving() -> AsyncIterator[Answers]:
+async def answering() -> AsyncIterator[Answers]:
     answers = Answers()
-    app = web.Application()
-    app.router.add_get("/totals", answers.answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        answers.url = f"http://127.0.0.1:{runner.addresses[0][1]}/totals"
+    async with serving(answers.answer) as url:
+        answers.url = f"{url}/totals"
         yield answers
-    finally:
-        await runner.cleanup()
 
 
 @pytest.fixture
 async def answers() -> AsyncIterator[Answers]:
-    async with serving() as started:
+    async with answering() as started:
         yield started
 
 

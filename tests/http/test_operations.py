@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 from tests.http.harness import Api, Reply, Server, Start, until
+from tests.serving import serving
 
 from regionquota.config import AgentConfig, EtcdConfig, ResolverConfig, SweeperConfig
 
@@ -170,13 +171,8 @@ async def executor() -> AsyncIterator[tuple[str, dict[str, object]]]:
         ]
         return web.json_response({"outcomes": outcomes})
 
-    app = web.Application()
-    app.router.add_post("/outcomes", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    yield f"http://127.0.0.1:{runner.addresses[0][1]}/outcomes", known
-    await runner.cleanup()
+    async with serving(answer) as url:
+        yield f"{url}/outcomes", known
 
 
 async def test_a_configured_executor_resolves_unknown_work(

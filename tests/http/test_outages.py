@@ -66,11 +66,18 @@ async def postgres_away(
 
 
 @pytest.fixture
-async def etcd_away(mortal_etcd: EmbeddedEtcd, quota: str) -> AsyncIterator[EmbeddedEtcd]:
+async def etcd_away(mortal_etcd: EmbeddedEtcd, server: Server, quota: str) -> AsyncIterator[EmbeddedEtcd]:
+    """Stopped; the test may start it again."""
     await mortal_etcd.stop()
     yield mortal_etcd
     if not mortal_etcd.running:
         await mortal_etcd.start()
+    await until(partial(reachable, server.api))
+
+
+async def reachable(api: Api) -> bool:
+    """Whether the server has found the restarted etcd: between its attempts to connect it answers 503."""
+    return (await api.set_limit("anyone", 1)).status == 200
 
 
 def assert_unavailable(reply: Reply) -> None:

@@ -10,7 +10,8 @@ from tests.core.builders import NOON, QUOTA, allocation, differences, reservatio
 from regionquota.core.commands import Commit, Outcome, Release, Start
 from regionquota.core.reservation import Reservation, State
 from regionquota.errors import ExecutorUnavailable
-from regionquota.ports import Finding, RegionStore, Verdict
+from regionquota.executor_ports import Finding, Verdict
+from regionquota.ports import RegionStore
 from regionquota.region.resolver import Resolver
 
 server, migrated_database, database = fixtures.server, fixtures.migrated_database, fixtures.database

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from regionquota.core.quota import Region
-from regionquota.ports import Directory, Fence, Frozen, FrozenBy, Presence, RegionRecord, RegionStatus, StoredRegion
+from regionquota.ports import Directory, Fence, Frozen, FrozenBy, Presence, RegionRecord, StoredRegion
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Liveness:
                 self._absent_since.pop(name, None)
                 if _may_thaw(stored, signs[name]):
                     changes.append(Change(replace(record, frozen=None), stored.revision))
-            elif record.frozen is None and record.status is not RegionStatus.EVICTED:
+            elif record.frozen is None and not record.is_evicted:
                 since = self._absent_since.setdefault(name, now)
                 if now - since >= self.freeze_after_s:
                     frozen = Frozen(FrozenBy.LIVENESS, now, "no sign of life from any of its servers")

@@ -72,18 +72,18 @@ _NOBODY: Mapping[Region, Need] = {}
 def _state(record: RegionRecord) -> RegionState:
     return RegionState(
         weight=record.weight,
-        frozen=record.frozen is not None or record.status is RegionStatus.EVICTED,
+        frozen=record.frozen is not None or record.is_evicted,
         draining=record.status is RegionStatus.DRAINING,
     )
 
 
 async def _still_evicted(records: Mapping[Region, RegionRecord], directory: Directory) -> Sequence[Region]:
     """To be asked once the documents were read: what a region was given after it was readmitted is not in them yet."""
-    evicted = [name for name, record in records.items() if record.status is RegionStatus.EVICTED]
+    evicted = [name for name, record in records.items() if record.is_evicted]
     if not evicted:
         return ()
     now = await directory.regions()
-    return [name for name in evicted if name in now and now[name].record.status is RegionStatus.EVICTED]
+    return [name for name in evicted if name in now and now[name].record.is_evicted]
 
 
 def _without_evicted(allocation: Allocation, evicted: Sequence[Region], now: float) -> Allocation:

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+EVICTED: Final = "this region is evicted: it changes no allocation until it was readmitted (regionquota region readmit)"
+"""What is said to a process of a region that is evicted, and would write."""
+
 
 class Phase(StrEnum):
     RUNNING = "running"

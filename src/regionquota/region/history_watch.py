@@ -12,7 +12,7 @@ from regionquota.core.recovery import Stated, Statement
 from regionquota.core.slice import Holding
 from regionquota.histories import known_history
 from regionquota.history_ports import HistoryStore, StandingStore
-from regionquota.ports import Clock, RegionRecord, RegionStatus, RegionStore
+from regionquota.ports import Clock, RegionRecord, RegionStore
 from regionquota.region.pages import pages
 
 _log = structlog.get_logger(__name__)
@@ -62,17 +62,17 @@ class HistoryWatch:
         record = await self._histories.record(self._me)
         wanted = _standing_in(history, record, standing)
         # What an evicted region that no recovery has heard of holds is nobody's word.
-        unheard = standing is not None and history.phase is Phase.RUNNING and history.name != standing.history
+        distrust = _is_left_out(standing, history)
         if (
             wanted != standing
             and wanted is not None
-            and await self._standings.adopt(standing, wanted, distrust=unheard)
+            and await self._standings.adopt(standing, wanted, distrust=distrust)
         ):
             _log.warning("another standing", region=self._me, history=wanted.history, evictions=wanted.evictions)
             standing = await self._recall()
         self._bind_to(standing, wanted, is_evicted=_is_evicted(record))
         self._say(history, standing)
-        if standing is not None and history.phase is Phase.RUNNING and history.name != standing.history:
+        if standing is not None and _is_left_out(standing, history):
             await self._stop_admission(standing)
         if standing is not None and _has_to_state(history, record, standing):
             await self._state(standing, history.phase)
@@ -101,7 +101,7 @@ class HistoryWatch:
 
     def _say(self, history: History, standing: Standing | None) -> None:
         trouble = history.trouble or None
-        if standing is not None and history.name != standing.history and trouble is None:
+        if _is_left_out(standing, history):
             trouble = (
                 f"etcd is in history {history.name}, region {self._me} is no part of it. If it was recovered without "
                 f"the region, this may hold what others own by now: evict it (regionquota region evict {self._me} "
@@ -144,6 +144,11 @@ class HistoryWatch:
             self._remembered = seen.sight
 
 
+def _is_left_out(standing: Standing | None, history: History) -> bool:
+    """Whether a history runs that the region is no part of: it was rebuilt without us, or etcd was replaced."""
+    return standing is not None and history.phase is Phase.RUNNING and history.name != standing.history
+
+
 def _standing_in(history: History, record: RegionRecord | None, standing: Standing | None) -> Standing | None:
     """What the region's standing has to be."""
     evicted = _evictions(record)
@@ -165,11 +170,11 @@ def _has_to_state(history: History, record: RegionRecord | None, standing: Stand
 
 
 def _is_evicted(record: RegionRecord | None) -> bool:
-    return record is not None and record.status is RegionStatus.EVICTED
+    return record is not None and record.is_evicted
 
 
 def _evictions(record: RegionRecord | None) -> int:
-    return 0 if record is None or record.eviction is None else record.eviction.number
+    return 0 if record is None else record.evictions
 
 
 def _stated(held: Holding) -> Stated:

@@ -10,7 +10,8 @@ import structlog
 
 from regionquota.core.commands import Outcome, Settled
 from regionquota.core.reservation import Reservation
-from regionquota.ports import Executor, Finding, RegionStore, Verdict
+from regionquota.executor_ports import Executor, Finding, Verdict
+from regionquota.ports import RegionStore
 
 Commit: TypeAlias = Callable[[str, int | None], Awaitable[Outcome]]
 Release: TypeAlias = Callable[[str], Awaitable[Outcome]]

@@ -9,7 +9,7 @@ from etcd3aio.kv import KVService, prefix_range_end
 from regionquota.adapters.etcd.binding import Binding
 from regionquota.adapters.etcd.changes import Change
 from regionquota.adapters.etcd.codec import decode_allocation, encode_allocation, unreadable
-from regionquota.adapters.etcd.gateway import Entry, Gateway, at_revision
+from regionquota.adapters.etcd.gateway import Entry, Gateway, at_revision, unchanged
 from regionquota.adapters.etcd.keys import Keyspace
 from regionquota.adapters.etcd.reading import Reader
 from regionquota.core.allocation import Allocation
@@ -41,10 +41,8 @@ class EtcdAllocationStore:
         self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
     ) -> int | None:
         document = self.key_of(key)
-        compares = [at_revision(document, revision)]
-        if fence is not None:
-            compares.append(KVService.txn_compare_create_revision(fence.key, fence.create_revision))
-        return await self._write(document, compares, [KVService.txn_op_put(document, encode_allocation(allocation))])
+        put = KVService.txn_op_put(document, encode_allocation(allocation))
+        return await self._write(document, unchanged(document, revision, fence), [put])
 
     async def swap_all(self, changes: Sequence[tuple[QuotaKey, int, Allocation]]) -> int | None:
         """At most 127: etcd takes 128 comparisons, one of which is the history's."""

@@ -7,10 +7,8 @@ from etcd3aio.kv import KVService
 
 from regionquota.adapters.etcd.gateway import Entry
 from regionquota.adapters.etcd.history_codec import decode_history, encode_history
-from regionquota.core.history import Bond, History, why_ended
+from regionquota.core.history import EVICTED, Bond, History, why_ended
 from regionquota.errors import EtcdUnavailable, HistoryEnded
-
-EVICTED: Final = "this region is evicted: it changes no allocation until it was readmitted (regionquota region readmit)"
 
 
 class Binding:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from etcd3aio.kv import KVService, prefix_range_end
+from etcd3aio.kv import KVService
 
 from regionquota.adapters.etcd.codec import (
     decode_presence,
@@ -65,14 +65,11 @@ class EtcdDirectory:
 
     async def report(self, session: Session, region: Region, instance: str, demand: Sequence[Demand]) -> None:
         """In several parts if it must, the last of which takes away what is left of a longer report before it."""
-        parts = list(encode_report(region, demand))
-        for number, part in enumerate(parts):
-            key = self._keys.demand(region, instance, number)
-            writes = [KVService.txn_op_put(key, part, lease=_lease_of(session))]
-            if number == len(parts) - 1:
-                end = prefix_range_end(self._keys.demand_of(region, instance))
-                writes.append(KVService.txn_op_delete(key + b"\0", range_end=end))
-            await self._gateway.transact(key, (), writes)
+        parts = [
+            (self._keys.demand(region, instance, number), part)
+            for number, part in enumerate(encode_report(region, demand))
+        ]
+        await self._gateway.put_parts(self._keys.demand_of(region, instance), parts, _lease_of(session))
 
     async def demand(self) -> Sequence[tuple[Region, Demand]]:
         _, entries = await self._gateway.scan(self._keys.demands)

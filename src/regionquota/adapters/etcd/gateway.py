@@ -74,7 +74,7 @@ class Gateway:
 
     async def get(self, key: bytes, revision: int = 0, *, regardless: bool = False) -> Entry | None:
         """Linearizable; as of `revision` if that is not 0."""
-        answer = await self._read(
+        answer = await self._linearizable(
             f"a read of {key.decode()}", lambda member: member.kv.get(key, revision=revision), regardless
         )
         return _entry(answer.kvs[0]) if answer.kvs else None
@@ -90,7 +90,7 @@ class Gateway:
                 return first, second
 
     async def _get(self, key: bytes) -> Any:
-        return await self._read(f"a read of {key.decode()}", lambda member: member.kv.get(key))
+        return await self._linearizable(f"a read of {key.decode()}", lambda member: member.kv.get(key))
 
     async def scan(self, prefix: bytes, *, regardless: bool = False, page: int = PAGE) -> tuple[int, Sequence[Entry]]:
         """All entries as of one revision, so many at a time that answers stay below gRPC's limit."""
@@ -109,7 +109,7 @@ class Gateway:
         return revision, entries
 
     async def put(self, key: bytes, value: bytes, lease: int) -> None:
-        await self._read(f"a write of {key.decode()}", lambda member: member.kv.put(key, value, lease))
+        await self._linearizable(f"a write of {key.decode()}", lambda member: member.kv.put(key, value, lease))
 
     async def swap(
         self, key: bytes, revision: int, value: bytes, fence: Fence | None, *, regardless: bool = False
@@ -121,11 +121,18 @@ class Gateway:
         self, key: bytes, revision: int, operation: RequestOp, fence: Fence | None, *, regardless: bool = False
     ) -> int | None:
         """As `swap`, for any one operation."""
-        compares = [at_revision(key, revision)]
-        if fence is not None:
-            compares.append(KVService.txn_compare_create_revision(fence.key, fence.create_revision))
-        outcome = await self.transact(key, compares, [operation], regardless=regardless)
+        outcome = await self.transact(key, unchanged(key, revision, fence), [operation], regardless=regardless)
         return outcome.revision if outcome.succeeded else None
+
+    async def put_parts(
+        self, under: bytes, entries: Sequence[tuple[bytes, bytes]], lease: int = 0, *, regardless: bool = False
+    ) -> None:
+        """At least one, one by one, in the order of their keys; the last takes away what is behind it `under` that."""
+        for number, (key, value) in enumerate(entries):
+            writes = [KVService.txn_op_put(key, value, lease=lease)]
+            if number == len(entries) - 1:
+                writes.append(KVService.txn_op_delete(key + b"\0", range_end=prefix_range_end(under)))
+            await self.transact(key, (), writes, regardless=regardless)
 
     async def delete(self, key: bytes) -> bool:
         """Whatever revision it is at. False: there is no such entry."""
@@ -143,7 +150,7 @@ class Gateway:
         regardless: bool = False,
     ) -> Outcome:
         """`failure` may be one read; `key` stands in messages."""
-        answer = await self._read(
+        answer = await self._linearizable(
             f"a write of {key.decode()}", lambda member: member.kv.txn(compares, success, failure), regardless
         )
         found = [kv for response in answer.responses for kv in response.response_range.kvs]
@@ -182,13 +189,13 @@ class Gateway:
             raise
 
     async def _page(self, start: bytes, end: bytes, revision: int, regardless: bool, page: int) -> Any:
-        return await self._read(
+        return await self._linearizable(
             f"a list from {start.decode()}",
             lambda member: member.kv.get(start, end, revision=revision, limit=page),
             regardless,
         )
 
-    async def _read(self, what: str, call: Callable[[Member], Awaitable[Any]], regardless: bool = False) -> Any:
+    async def _linearizable(self, what: str, call: Callable[[Member], Awaitable[Any]], regardless: bool = False) -> Any:
         """A linearizable call, by whose answer etcd shows how far it has come."""
         seen = self.seen
         since = seen.sight
@@ -222,6 +229,14 @@ class Gateway:
 def at_revision(key: bytes, revision: int) -> Compare:
     """0: there is no such entry."""
     return Compare(result=Compare.EQUAL, target=Compare.MOD, key=key, mod_revision=revision)
+
+
+def unchanged(key: bytes, revision: int, fence: Fence | None) -> list[Compare]:
+    """As `at_revision`, and `fence` holds."""
+    compares = [at_revision(key, revision)]
+    if fence is not None:
+        compares.append(KVService.txn_compare_create_revision(fence.key, fence.create_revision))
+    return compares
 
 
 async def _keep_alive(member: Member, lease: int) -> Any:

@@ -44,14 +44,11 @@ class EtcdHistoryStore:
 
     async def state(self, statement: Statement) -> None:
         """The first part is written first, and says how many belong to it: only with all others it is complete."""
-        parts = list(encode_statement(statement))
-        for number, part in enumerate(parts):
-            key = self._keys.statement(statement.region, number)
-            writes = [KVService.txn_op_put(key, part)]
-            if number == len(parts) - 1:
-                end = prefix_range_end(self._keys.statement_of(statement.region))
-                writes.append(KVService.txn_op_delete(key + b"\0", range_end=end))
-            await self._gateway.transact(key, (), writes, regardless=True)
+        region = statement.region
+        parts = [
+            (self._keys.statement(region, number), part) for number, part in enumerate(encode_statement(statement))
+        ]
+        await self._gateway.put_parts(self._keys.statement_of(region), parts, regardless=True)
 
     async def statements(self) -> Sequence[Statement]:
         _, entries = await self._gateway.scan(self._keys.statements, regardless=True, page=PARTS_A_PAGE)

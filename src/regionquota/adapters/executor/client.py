@@ -14,7 +14,7 @@ from msgspec import Meta
 from regionquota.core.quota import MAX_AMOUNT
 from regionquota.core.reservation import Reservation
 from regionquota.errors import ExecutorUnavailable
-from regionquota.ports import Finding, Verdict
+from regionquota.executor_ports import Finding, Verdict
 
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
 """1,000 outcomes take less than 200 KiB."""

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.core.allocation import Allocation
-from regionquota.core.history import Bond, History, Sight, why_ended
+from regionquota.core.history import EVICTED, Bond, History, Sight, why_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.recovery import Statement
 from regionquota.errors import EtcdUnavailable, HistoryEnded, WentBackwards
@@ -49,7 +49,7 @@ class BoundAllocations:
     def _check_write(self) -> None:
         self._check()
         if self._bond.is_evicted:
-            raise EtcdUnavailable("this region is evicted: it changes no allocation until it was readmitted")
+            raise EtcdUnavailable(EVICTED)
 
     def _check(self) -> None:
         """In the same step as what it stands before."""
