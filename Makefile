@@ -8,7 +8,7 @@ BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench explore chaos ablations lint clean
+.PHONY: help setup demo test bench explore simulate chaos ablations lint clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ explore: setup  ## explore up to a million interleavings, in at most ten minutes
 
 chaos: setup  ## break real processes under load and prove that nothing is lost, about nine minutes (CHAOS_ARGS="--list")
 	$(BIN)/regionquota chaos $(CHAOS_ARGS)
+
+simulate: setup  ## play every scenario of simulations/, and write docs/simulations.md: about ten minutes
+	$(BIN)/python -m regionquota.simulator.gallery simulations docs/simulations.md
 
 ablations: setup  ## take out each safeguard, and write down what goes wrong (docs/ablations.md)
 	$(BIN)/regionquota explore --ablate all --table docs/ablations.md --keep simulations/corpus.json

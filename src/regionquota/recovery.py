@@ -76,10 +76,7 @@ async def await_statements(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience_s
     while True:
-        records = {name: stored.record for name, stored in (await directory.regions()).items()}
-        stated = {one.region: one for one in await histories.statements() if _counts(one, history, records)}
-        absent = {name for name, record in records.items() if record.is_evicted}
-        missing = sorted(({*records, *expected} - absent) - stated.keys())
+        stated, missing = await heard(histories, directory, history, expected)
         on_waiting(Waiting(history.name, sorted(stated), missing))
         if not missing:
             return stated
@@ -90,6 +87,16 @@ async def await_statements(
                 "that will not come back (regionquota region evict NAME --attest TEXT)",
             )
         await asyncio.sleep(LOOK_INTERVAL_S)
+
+
+async def heard(
+    histories: HistoryStore, directory: Directory, history: History, expected: Sequence[Region]
+) -> tuple[Mapping[Region, Statement], Sequence[Region]]:
+    """As `await_statements`, by now: what was stated, and who has stated nothing."""
+    records = {name: stored.record for name, stored in (await directory.regions()).items()}
+    stated = {one.region: one for one in await histories.statements() if _counts(one, history, records)}
+    absent = {name for name, record in records.items() if record.is_evicted}
+    return stated, sorted(({*records, *expected} - absent) - stated.keys())
 
 
 def _counts(statement: Statement, history: History, records: Mapping[Region, RegionRecord]) -> bool:

@@ -1,5 +1,6 @@
 """The planner's promises, whatever the numbers."""
 
+import math
 from collections.abc import Mapping
 
 from hypothesis import given
@@ -16,12 +17,18 @@ ROUND_S = 10.0
 
 sizes = st.integers(0, 1000) | st.integers(0, MAX_AMOUNT // 10)
 needs = st.builds(
-    Need, in_use=st.integers(0, 1000), growth=st.floats(-100, 100, width=32), denied=st.floats(0, 100, width=32)
+    Need,
+    in_use=st.integers(0, 1000),
+    growth=st.floats(-100, 100, width=32),
+    denied=st.floats(0, 100, width=32),
+    seconds=st.floats(0, 3600) | st.just(math.inf),
 )
 states = st.builds(
     RegionState, weight=st.sampled_from([0, 1, 100, 10_000_000]), frozen=st.booleans(), draining=st.booleans()
 )
-policies = st.builds(Policy, pool_share=st.floats(0, 1), smallest_move_share=st.floats(0, 0.2))
+policies = st.builds(
+    Policy, pool_share=st.floats(0, 1), smallest_move_share=st.floats(0, 0.2), idle_move_share=st.floats(0, 0.5)
+)
 
 
 @st.composite

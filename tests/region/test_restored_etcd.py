@@ -14,6 +14,7 @@ from regionquota.core.quota import QuotaKey
 from regionquota.errors import HistoryEnded, NotTrusted, UnreadableDocument, WentBackwards
 from regionquota.ports import Stored
 from regionquota.recovery import await_statements, begin_recovery, end_recovery, rebuild_documents
+from regionquota.region.steps import claim
 
 
 class World:
@@ -50,6 +51,21 @@ async def world() -> World:
     made = World()
     await made.begin()
     return made
+
+
+async def test_nothing_is_claimed_out_of_a_pool_that_the_region_knows_to_be_an_old_one(world: World) -> None:
+    """It claims without listing, and what the snapshot's pool holds others have claimed since."""
+    assert world.revision is not None
+    await world.etcd.swap(QUOTA, world.revision, allocation(100, eu=70, us=30))
+    await world.process.follower.relist()
+    await world.restore(revisions=50)
+    process = world.process
+    with pytest.raises(WentBackwards, match="carried out"):
+        await claim(QUOTA, "eu", process.allocations, process.store, wanted=30, share=1.0, now=NOON)
+    assert {"eu": 70} == (await world.etcd.read(QUOTA))[1].slices  # type: ignore[union-attr]
+    held = await world.store.holding(QUOTA)
+    assert held is not None
+    assert 70 == held.slice
 
 
 async def test_what_was_given_away_since_is_not_taken_up_again(world: World) -> None:

@@ -13,8 +13,10 @@ from regionquota.bootstrap.history import watching_history
 from regionquota.bootstrap.serving import first_of, instance_name, site, stop_signal, telemetry_of
 from regionquota.config import Config
 from regionquota.coordinator.coordinator import Coordinator, Tempo
+from regionquota.coordinator.documents import Documents
 from regionquota.coordinator.history_watch import HistoryWatch
 from regionquota.coordinator.rounds import Round
+from regionquota.coordinator.urgent import Cries
 from regionquota.core.history import Bond
 from regionquota.core.rebalancing import Policy
 from regionquota.http.server import Probe, application
@@ -22,6 +24,10 @@ from regionquota.telemetry import Telemetry
 
 _log = structlog.get_logger(__name__)
 MAX_BODY_BYTES = 65_536
+RELIST_INTERVAL_S = 300.0
+"""Between two full readings of etcd, a safety net under the watch."""
+CRY_FRESH_S = 5.0
+"""So long what a region cried is taken for newer than its last report."""
 
 
 async def run_coordinator(config: Config) -> None:
@@ -44,9 +50,11 @@ async def _run_in_one_history(config: Config, telemetry: Telemetry, stopping: as
             etcd.directory,
             SystemClock(),
             policy_of(config),
-            Tempo(config.coordinator.interval_s, config.coordinator.leader_ttl_s, config.coordinator.freeze_after_s),
+            tempo_of(config),
             on_round=_round_watcher(telemetry),
             alerts=alerts,
+            documents=Documents(etcd.allocations, relist_interval_s=RELIST_INTERVAL_S),
+            cries=Cries(etcd.urgency, fresh_s=CRY_FRESH_S),
         )
         watch = HistoryWatch(instance_name(), etcd.histories, bond, SystemClock(), ended.set)
         ready = _readiness(coordinator, watch, 3 * config.coordinator.leader_ttl_s)
@@ -63,11 +71,17 @@ async def _run_in_one_history(config: Config, telemetry: Telemetry, stopping: as
             await coordinator.stop()
 
 
+def tempo_of(config: Config) -> Tempo:
+    section = config.coordinator
+    return Tempo(section.interval_s, section.leader_ttl_s, section.freeze_after_s, section.urgent_pause_s)
+
+
 def policy_of(config: Config) -> Policy:
     planner = config.planner
     return Policy(
         pool_share=planner.pool_share,
         smallest_move_share=planner.smallest_move_share,
+        idle_move_share=planner.idle_move_share,
         growth_rounds=planner.growth_rounds,
         variance=planner.variance,
     )

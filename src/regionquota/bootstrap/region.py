@@ -51,6 +51,7 @@ from regionquota.region.steps import Step
 from regionquota.region.suspensions import Suspensions
 from regionquota.region.sweeper import SweepOnDemand, sweep_all
 from regionquota.region.trust import Trust
+from regionquota.region.urgency import Urgency
 from regionquota.telemetry import ResourceUnits, Telemetry, observe_synchronised, observe_units
 
 _log = structlog.get_logger(__name__)
@@ -153,6 +154,17 @@ async def _running(
         clock,
         ttl_s=config.agent.liveness_ttl_s,
     )
+    urgency = Urgency(
+        me,
+        instance_name(),
+        etcd.urgency,
+        store,
+        meter,
+        clock,
+        attendance.session,
+        pause_s=config.agent.urgent_pause_s,
+        lead_s=config.agent.urgent_lead_s,
+    )
     claims = Claims(
         me,
         etcd.allocations,
@@ -163,6 +175,7 @@ async def _running(
         join_timeout_s=config.agent.join_timeout_s,
         allowed=attendance.may_claim,
         on_claim=lambda got: telemetry.instruments.claims.add(1, {"outcome": "served" if got else "empty"}),
+        on_empty=urgency.run_short,
     )
     service_config = config.service
     commits = GroupCommit(
@@ -210,7 +223,7 @@ async def _running(
         report=config.agent.report_interval_s,
         settle=config.agent.settle_interval_s,
     )
-    agent = Agent(follower, claims, attendance, pace)
+    agent = Agent(follower, claims, attendance, pace, urgency)
     await _compare_at_once(trust)
     sweeping = asyncio.create_task(
         forever("sweep", _sweeper(store, clock, config.sweeper.batch, freed, telemetry), config.sweeper.interval_s)

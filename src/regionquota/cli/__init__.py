@@ -10,6 +10,7 @@ from regionquota.cli import (
     chaos,
     daemons,
     dev,
+    explaining,
     explore,
     ledger,
     looking,
@@ -18,6 +19,7 @@ from regionquota.cli import (
     regions,
     replaying,
     reservations,
+    simulate,
     tenants,
 )
 from regionquota.cli.frame import out
@@ -48,6 +50,7 @@ def root(
 app.command("demo", epilog="Example: regionquota demo --bins 40")(replaying.demo)
 app.command("bench", epilog="Example: regionquota bench --seconds 10 --json")(bench.bench)
 app.command("explore", epilog=explore.EXAMPLES)(explore.explore_)
+app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate_)
 app.command("chaos", epilog=chaos.EXAMPLES)(chaos.chaos)
 app.command("dev", epilog="Example: regionquota dev --regions eu,us --data-dir /var/tmp/quota")(dev.dev)
 app.add_typer(regions.app, name="region")
@@ -61,6 +64,7 @@ app.add_typer(reservations.app, name="reservation")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(ledger.app, name="ledger")
 app.command("transfers", epilog="Example: regionquota transfers --follow")(looking.transfers)
+app.command("explain", epilog="Example: regionquota explain acme vcpu")(explaining.why)
 app.command("audit", epilog="Example: regionquota audit --json")(looking.check)
 app.command(
     "replay", epilog="Example: regionquota replay TRACE.csv --bins 300 --limit-factor 1.5 --partition ap:20s-40s"

@@ -76,6 +76,8 @@ class AgentConfig:
     relist_interval_s: Seconds = 60.0
     claim_share: Share = 0.5
     low_water: Share = 0.25
+    urgent_lead_s: Seconds = 1.0
+    urgent_pause_s: Seconds = 0.3
     join_timeout_s: Seconds = 2.0
 
 
@@ -150,6 +152,7 @@ class CoordinatorConfig:
     port: Port = 8090
     interval_s: Annotated[float, Meta(ge=0.05, le=3600)] = 10.0
     leader_ttl_s: WholeSeconds = 10
+    urgent_pause_s: Seconds = 0.3
     freeze_after_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
 
 
@@ -157,6 +160,7 @@ class CoordinatorConfig:
 class PlannerConfig:
     pool_share: Share = 0.1
     smallest_move_share: Share = 0.01
+    idle_move_share: Share = 0.1
     growth_rounds: Factor = 1.5
     variance: Factor = 2.0
 

@@ -3,28 +3,34 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
 
 from regionquota.coordinator.alerts import Alerts
+from regionquota.coordinator.documents import Documents
 from regionquota.coordinator.liveness import Liveness, update
-from regionquota.coordinator.rounds import Round, run_round
+from regionquota.coordinator.rounds import Round, run_round, run_urgent
+from regionquota.coordinator.urgent import Cries
+from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Policy
-from regionquota.loops import forever, stop
-from regionquota.ports import AllocationStore, Clock, Directory, Fence, Session
+from regionquota.loops import RETRY_PAUSE_S, forever, stop
+from regionquota.ports import AllocationStore, Clock, Directory, Fence, RegionRecord, Session
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Tempo:
-    """Seconds. `freeze_after` is grace beyond the signs of life's own lease."""
+    """Seconds. `freeze_after` is grace beyond the signs of life's own lease; `urgent_pause` lies between two plans of
+    what regions cry for.
+    """
 
     interval: float
     leader_ttl: int
     freeze_after: float
+    urgent_pause: float = 0.3
 
 
 class Coordinator:
@@ -40,6 +46,8 @@ class Coordinator:
         tempo: Tempo,
         *,
         on_round: Callable[[Round, int], None] = lambda _round, _frozen: None,
+        cries: Cries | None = None,
+        documents: Documents | None = None,
         alerts: Alerts | None = None,
     ) -> None:
         self._name = name
@@ -49,6 +57,9 @@ class Coordinator:
         self._policy = policy
         self._tempo = tempo
         self._on_round = on_round
+        self._cries = cries
+        self._documents = documents
+        self._records: Mapping[Region, RegionRecord] = {}
         self._alerts = alerts
         self._liveness = Liveness(tempo.freeze_after)
         self._session: Session | None = None
@@ -71,6 +82,15 @@ class Coordinator:
             asyncio.create_task(forever("hold the leadership", self.hold, self._tempo.leader_ttl / 3)),
             asyncio.create_task(forever("plan", self.plan, self._tempo.interval)),
         ]
+        if self._documents is not None:
+            self._tasks.append(
+                asyncio.create_task(forever("follow allocations", self._documents.follow, RETRY_PAUSE_S))
+            )
+        if self._cries is not None:
+            self._tasks += [
+                asyncio.create_task(forever("hear who runs short", self._cries.listen, RETRY_PAUSE_S)),
+                asyncio.create_task(forever("serve who runs short", self.serve, self._tempo.urgent_pause)),
+            ]
 
     async def stop(self) -> None:
         """Resign, so that another takes over at once."""
@@ -92,6 +112,25 @@ class Coordinator:
             _log.info("leading" if fence else "standing by", coordinator=self._name)
         self._fence, self._kept_at = fence, began
 
+    async def serve(self) -> None:
+        """Plan what is cried for, if this process leads."""
+        assert self._cries is not None
+        urgent = await self._cries.take()
+        fence = self._fence
+        if fence is None or not self.is_leader or not self._records:
+            return
+        done = await run_urgent(
+            urgent,
+            self._records,
+            self._allocations,
+            self._directory,
+            fence,
+            self._policy,
+            now=self._clock.now(),
+            new_id=lambda: secrets.token_hex(6),
+        )
+        self._on_round(done, sum(record.frozen is not None for record in self._records.values()))
+
     async def plan(self) -> None:
         """One round, if this process leads."""
         fence = self._fence
@@ -99,6 +138,7 @@ class Coordinator:
             return
         now = self._clock.now()
         records, changed = await update(self._liveness, self._directory, fence, now)
+        self._records = records
         for record in changed:
             _log.warning("region frozen" if record.frozen else "region thawed", region=record.name)
         done = await run_round(
@@ -110,6 +150,7 @@ class Coordinator:
             round_s=self._tempo.interval,
             now=now,
             new_id=lambda: secrets.token_hex(6),
+            known=self._documents,
         )
         self._on_round(done, sum(record.frozen is not None for record in records.values()))
         if self._alerts is not None:

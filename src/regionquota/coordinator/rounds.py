@@ -3,14 +3,17 @@
 A round may be abandoned anywhere and repeated by anyone; every write is one fenced compare-and-swap.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from regionquota.coordinator.documents import Documents
+from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
 from regionquota.core.demand import Demand, Need, needs
 from regionquota.core.eviction import evict, release_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
+from regionquota.core.relief import relieve
 from regionquota.ports import AllocationStore, Directory, Fence, RegionRecord, RegionStatus, Stored
 
 
@@ -36,12 +39,68 @@ async def run_round(
     round_s: float,
     now: float,
     new_id: Callable[[], str],
+    known: Documents | None = None,
 ) -> Round:
-    states = {name: _state(record) for name, record in records.items()}
+    """Of `known` documents only the active ones are looked at; where they are not known all are read."""
+    states = {name: state_of(record) for name, record in records.items()}
     reports = await directory.demand()
     demand = needs(reports)
-    _, documents = await allocations.list()
+    evicted_before = any(record.is_evicted for record in records.values())
+    if known is None or not known.is_complete:
+        _, documents = await allocations.list()
+        active: Collection[Stored] = documents
+    else:
+        documents = list(known.all)
+        active = documents if evicted_before else known.active(demand)
     evicted = await _still_evicted(records, directory)
+
+    def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
+        settled = _without_evicted(allocation, evicted, now)
+        return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s)
+
+    done = await _carry_out(active, reports, wanted, allocations, fence, now, new_id)
+    return replace(done, documents=documents)
+
+
+async def run_urgent(
+    heard: Heard,
+    records: Mapping[Region, RegionRecord],
+    allocations: AllocationStore,
+    directory: Directory,
+    fence: Fence,
+    policy: Policy,
+    *,
+    now: float,
+    new_id: Callable[[], str],
+) -> Round:
+    """Only what is cried for, by what its regions have just said; of other regions by their last report."""
+    states = {name: state_of(record) for name, record in records.items()}
+    short: dict[QuotaKey, set[Region]] = {}
+    for region, word in heard.short:
+        short.setdefault(word.key, set()).add(region)
+    newer = {(region, word.key) for region, word in heard.lately}
+    reports = [(at, word) for at, word in await directory.demand() if word.key in short and (at, word.key) not in newer]
+    reports += [(at, word) for at, word in heard.lately if word.key in short]
+    demand = needs(reports)
+    documents = [Stored(key, *await allocations.read(key)) for key in short]
+
+    def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
+        smallest = max(1, int(allocation.limit * policy.smallest_move_share))
+        return allocation, relieve(allocation, demand[key], short[key], states, smallest)
+
+    return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
+
+
+async def _carry_out(
+    documents: Collection[Stored],
+    reports: Sequence[tuple[Region, Demand]],
+    wanted: Callable[[QuotaKey, Allocation], tuple[Allocation, Plan]],
+    allocations: AllocationStore,
+    fence: Fence,
+    now: float,
+    new_id: Callable[[], str],
+) -> Round:
+    """`wanted` says of each document what it should say before anything moves, and what is to move."""
     granted, lost = 0, 0
     moves: list[tuple[QuotaKey, Move]] = []
     failed: list[tuple[QuotaKey, str]] = []
@@ -50,9 +109,8 @@ async def run_round(
             continue
         before = stored.allocation
         try:
-            settled = _without_evicted(before, evicted, now)
-            wanted = plan(settled, demand.get(stored.key, _NOBODY), states, policy, round_s)
-            changed = _carry_into(settled, wanted, now, new_id)
+            settled, planned = wanted(stored.key, before)
+            changed = _carry_into(settled, planned, now, new_id)
         except Exception as error:  # noqa: BLE001 - one quota that cannot be planned must not stop the others
             failed.append((stored.key, repr(error)))
             continue
@@ -61,15 +119,15 @@ async def run_round(
         if await allocations.swap(stored.key, stored.revision, changed, fence) is None:
             lost += 1
             continue
-        granted += sum(wanted.grants.values())
+        granted += sum(planned.grants.values())
         moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
-    return Round(documents, reports, granted, moves, lost, failed)
+    return Round(tuple(documents), reports, granted, moves, lost, failed)
 
 
 _NOBODY: Mapping[Region, Need] = {}
 
 
-def _state(record: RegionRecord) -> RegionState:
+def state_of(record: RegionRecord) -> RegionState:
     return RegionState(
         weight=record.weight,
         frozen=record.frozen is not None or record.is_evicted,

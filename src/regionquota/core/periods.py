@@ -1,7 +1,7 @@
 """Accounting epochs: which period an instant belongs to, in the tenant's own time zone.
 
 An epoch is an integer that never falls. Allocated and rate quotas live in epoch 0 for ever; a consumable quota's
-epoch counts its periods: months since the year 0, ISO weeks or days since the year 1, hours since 1970.
+epoch counts its periods: months since the year 0, ISO weeks or days since the year 1, hours and minutes since 1970.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,13 @@ from regionquota.core.quota import Kind
 
 Epoch: TypeAlias = int
 TIMELESS: Final[Epoch] = 0
+_MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 
 
 class Period(StrEnum):
+    MINUTE = "minute"
+    """60 s, beginning on the full minutes of UTC."""
     HOUR = "hour"
     """3,600 s, beginning on the zone's full hours; a change of summer time does not interrupt them."""
     DAY = "day"
@@ -59,6 +62,8 @@ def epoch_of(kind: Kind, now: float, calendar: Calendar = UTC_MONTHS) -> Epoch:
         return TIMELESS
     local = datetime.fromtimestamp(now, _zone(calendar.time_zone))
     match calendar.period:
+        case Period.MINUTE:
+            return int(now) // _MINUTE_S
         case Period.HOUR:
             return int(now + _minutes_past_the_hour(local)) // _HOUR_S
         case Period.DAY:
@@ -74,6 +79,8 @@ def epoch_of(kind: Kind, now: float, calendar: Calendar = UTC_MONTHS) -> Epoch:
 def start_of(epoch: Epoch, calendar: Calendar = UTC_MONTHS) -> datetime:
     """The first instant of a consumable quota's epoch, in UTC."""
     match calendar.period:
+        case Period.MINUTE:
+            return datetime.fromtimestamp(epoch * _MINUTE_S, UTC)
         case Period.HOUR:
             zone, hour = _zone(calendar.time_zone), datetime.fromtimestamp(epoch * _HOUR_S, UTC)
             begin = hour - timedelta(seconds=_minutes_past_the_hour(hour.astimezone(zone)))

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
@@ -19,7 +19,8 @@ from regionquota.core.quota import Region
 @dataclass(frozen=True, slots=True)
 class Policy:
     """`pool_share` of the limit is kept for claims while the needs fit. Nothing below `smallest_move_share` of the
-    limit is moved, but for a region that denies, drains, or has to give up a lowered limit.
+    limit is moved, but for a region that denies, drains, or has to give up a lowered limit; nothing below
+    `idle_move_share` to a region that has what it needs.
 
     A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of a Poisson
     arrival of that size, and what was denied in a round.
@@ -27,6 +28,7 @@ class Policy:
 
     pool_share: float = 0.1
     smallest_move_share: float = 0.01
+    idle_move_share: float = 0.1
     growth_rounds: float = 1.5
     variance: float = 2.0
 
@@ -53,8 +55,10 @@ class Plan:
     moves: Sequence[PlannedMove]
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
+NOTHING: Final = Plan({}, ())
+
+
+class Wish(NamedTuple):
     """`floor` is in use and never asked for; `want` is at least that."""
 
     floor: int
@@ -72,17 +76,18 @@ def plan(
 ) -> Plan:
     """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have."""
     wishes = {
-        region: _wish(need, regions[region], allocation.limit, policy, round_s)
+        region: wish_of(need, regions[region], allocation.limit, policy, round_s)
         for region, need in needs.items()
         if region in regions and not regions[region].frozen
     }
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
+    idle = max(1, int(allocation.limit * policy.idle_move_share))
     draining = {region for region in wishes if regions[region].draining}
-    return _emit(allocation, wanted, wishes, draining, smallest)
+    return _emit(allocation, wanted, wishes, draining, smallest, idle)
 
 
-def sizes(allocation: Allocation, wishes: Mapping[Region, _Wish], policy: Policy) -> Mapping[Region, int]:
+def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
     """The size that each region with a wish should have."""
     kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
     capacity = allocation.limit - allocation.retired_units - kept
@@ -97,23 +102,23 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, _Wish], policy: Policy
     return _spread(wishes, max(0, capacity - pool - wants))
 
 
-def _wish(need: Need, state: RegionState, limit: int, policy: Policy, round_s: float) -> _Wish:
+def wish_of(need: Need, state: RegionState, limit: int, policy: Policy, round_s: float) -> Wish:
     if state.draining:
-        return _Wish(need.in_use, need.in_use, 0, urgent=False)
+        return Wish(need.in_use, need.in_use, 0, urgent=False)
     ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
     growth = max(0.0, need.growth) * ahead * policy.growth_rounds
     margin = policy.variance * math.sqrt(need.in_use)
     extra = math.ceil(growth + margin + need.denied * ahead)
-    return _Wish(need.in_use, min(need.in_use + extra, max(limit, need.in_use)), state.weight, need.denied > 0)
+    return Wish(need.in_use, min(need.in_use + extra, max(limit, need.in_use)), state.weight, need.denied > 0)
 
 
-def _spread(wishes: Mapping[Region, _Wish], rest: int) -> Mapping[Region, int]:
+def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     """Everybody has what they want; the rest is spread by weight."""
     weights = sum(wish.weight for wish in wishes.values())
     return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
 
 
-def _fill(wishes: Mapping[Region, _Wish], rest: int) -> Mapping[Region, int]:
+def _fill(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     """Weighted max-min (water-filling) of `rest` between the floors and the wants."""
     filled = {region: wish.floor for region, wish in wishes.items()}
     open_ = {region: wish for region, wish in wishes.items() if wish.weight > 0}
@@ -134,21 +139,25 @@ def _fill(wishes: Mapping[Region, _Wish], rest: int) -> Mapping[Region, int]:
 def _emit(
     allocation: Allocation,
     wanted: Mapping[Region, int],
-    wishes: Mapping[Region, _Wish],
+    wishes: Mapping[Region, Wish],
     draining: set[Region],
     smallest: int,
+    idle: int,
 ) -> Plan:
     """Pool grants first, then moves, largest first."""
     growth = {region: size - allocation.slice_of(region) for region, size in wanted.items()}
+    if allocation.pool >= 0 and not draining and all(-smallest < amount <= 0 for amount in growth.values()):
+        return NOTHING
     takes = _largest_first({region: amount for region, amount in growth.items() if amount > 0})
     gives = _largest_first({region: -amount for region, amount in growth.items() if amount < 0})
 
     def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
         urgent = donor in draining or (target is not None and wishes[target].urgent)
-        return amount >= (1 if urgent else smallest)
+        content = target is None or allocation.slice_of(target) >= wishes[target].want
+        return amount >= (1 if urgent else idle if content else smallest)
 
-    back = _match(gives, {None: max(0, -allocation.pool)}, lambda _amount, _target, _donor: True)
-    granted = _match({None: max(0, allocation.pool)}, takes, useful)
+    back = _match(gives, {None: -allocation.pool} if allocation.pool < 0 else {}, lambda _amount, _target, _donor: True)
+    granted = _match({None: allocation.pool} if allocation.pool > 0 else {}, takes, useful)
     moved = _match(gives, takes, useful)
     rest = _match(gives, {None: sum(gives.values())}, useful)
     to_pool = {donor: back.get((donor, None), 0) + rest.get((donor, None), 0) for donor in gives}
@@ -166,6 +175,8 @@ def _match(
     gives: dict[Any, int], takes: dict[Any, int], useful: Callable[[int, Region | None, Region | None], bool]
 ) -> dict[_Ends, int]:
     """Pair givers with takers in the order given, and take what was paired off both. None stands for the pool."""
+    if not takes or not gives:
+        return {}
     pairs: dict[_Ends, int] = {}
     for taker, giver in product(takes, gives):
         amount = min(gives[giver], takes[taker])
@@ -177,4 +188,6 @@ def _match(
 
 
 def _largest_first(amounts: Mapping[Region, int]) -> dict[Region, int]:
+    if len(amounts) < 2:
+        return dict(amounts)
     return dict(sorted(amounts.items(), key=lambda item: (-item[1], item[0])))

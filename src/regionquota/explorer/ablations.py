@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Final, TypeAlias
 
-from regionquota.explorer.ablated import failover, ledger, protocol
+from regionquota.explorer.ablated import failover, ledger, lost, protocol
 from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.logs import quiet
 from regionquota.explorer.run import run, script
@@ -23,11 +23,11 @@ class Ablation:
 
     name: str
     safeguard: str
-    patch: Patch
+    patches: Sequence[Patch]
     shows: Invariant | None = None
     """What it is there for, where less is broken on the way."""
-    fails_over: bool = False
-    """Nobody can miss it in a run in which no database fails over."""
+    only_where: str = ""
+    """The flag of a script without which nobody can miss it."""
 
     def shown_by(self, found: Violation | None) -> bool:
         return found is not None and self.shows in (None, found.invariant)
@@ -52,11 +52,16 @@ SHOWS: Final = {
     "raise-last": Invariant.OWNED,
     "epoch-never-falls": Invariant.TIME,
 }
-_ABLATED: Final = ((protocol.ABLATED, False), (failover.ABLATED, True), (ledger.ABLATED, False))
+_ABLATED: Final = (
+    (protocol.ABLATED, ""),
+    (failover.ABLATED, "fails_over"),
+    (lost.ABLATED, "loses_etcd"),
+    (ledger.ABLATED, ""),
+)
 ABLATIONS: Final[Mapping[str, Ablation]] = {
-    name: Ablation(name, safeguard, patch, SHOWS.get(name), fails_over)
-    for group, fails_over in _ABLATED
-    for name, safeguard, patch in group
+    name: Ablation(name, safeguard, patches, SHOWS.get(name), only_where)
+    for group, only_where in _ABLATED
+    for name, safeguard, *patches in group
 }
 
 
@@ -64,14 +69,15 @@ ABLATIONS: Final[Mapping[str, Ablation]] = {
 def without(ablation: Ablation) -> Iterator[None]:
     """The start states are made with all safeguards in place."""
     starts()
-    where, name, instead = ablation.patch
-    known = where.__dict__[name]
-    setattr(where, name, instead)
+    known = [(where, name, where.__dict__[name]) for where, name, _ in ablation.patches]
+    for patch in ablation.patches:
+        setattr(*patch)
     try:
         with quiet():
             yield
     finally:
-        setattr(where, name, known)
+        for patch in known:
+            setattr(*patch)
 
 
 def look(ablation: Ablation, seed: int) -> Missed | None:
@@ -92,7 +98,8 @@ def find(ablation: Ablation, runs: int = RUNS_TO_FIND) -> Missed | None:
 
 
 def _seeds(ablation: Ablation, runs: int) -> Iterator[int]:
-    return islice((seed for seed in count() if not ablation.fails_over or script(seed).fails_over), runs)
+    flag = ablation.only_where
+    return islice((seed for seed in count() if not flag or getattr(script(seed), flag)), runs)
 
 
 def document(missed: Sequence[Missed]) -> str:

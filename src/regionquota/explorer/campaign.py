@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from regionquota.explorer.choices import shrink
 from regionquota.explorer.drive import by_hand
-from regionquota.explorer.faults import EXPLORED, Deed
+from regionquota.explorer.faults import Deed, Fault
 from regionquota.explorer.invariants import Violation
 from regionquota.explorer.logs import be_quiet, quiet
 from regionquota.explorer.run import Script, fails_like, run, script
@@ -42,7 +42,7 @@ class Tally:
     repeated: int = 0
     distinct_states: int = 0
     seconds: float = 0.0
-    faults: dict[str, int] = field(default_factory=lambda: {fault.value: 0 for fault in EXPLORED})
+    faults: dict[str, int] = field(default_factory=lambda: {fault.value: 0 for fault in Fault})
     deeds: dict[str, int] = field(default_factory=lambda: {deed.value: 0 for deed in Deed})
     steps: int = 0
     violations: list[tuple[int, str]] = field(default_factory=list)

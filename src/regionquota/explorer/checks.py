@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import Allocation, VersionedLimit
+from regionquota.core.history import Phase
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.explorer.digests import digest_of_documents
 from regionquota.explorer.invariants import Invariant, Violation
@@ -25,6 +26,9 @@ class Checks:
         self.joined: list[Region] = []
         self.revision = 0
         self._digest: int | None = None
+        self._history = etcd.history
+        self._lost: frozenset[str] = frozenset()
+        """Histories of which etcd has forgotten something: what it says is less than what was given."""
         self._etcd = etcd
         self.look_at_etcd()
         self.joined.clear()
@@ -70,8 +74,53 @@ class Checks:
             self._digest = None
         if changed:
             self._digest = None
+        if changed or self._history != etcd.history:
+            self._history = etcd.history
+            if etcd.history[1] is not None and etcd.history[1].phase is Phase.RUNNING:
+                self._note_what_was_recovered()
             self._look_at_slices(self.regions)
         return changed
+
+    def _note_what_was_recovered(self) -> None:
+        """A recovery lets regions own what they use, be it owed: so much more than the limit may be spent from then on,
+        until it is given back, as after a limit was lowered.
+        """
+        for key, (_, document) in self.documents.items():
+            held = [known.held[key] for known in self.regions.values() if key in known.held]
+            owed = sum(max(0, one.counter.in_use - one.slice) for one in held)
+            owned = sum(document.slices.values()) + document.retired_units
+            self.largest[key] = max(self.largest[key], owned, document.limit + owed)
+
+    def etcd_went_back(self) -> None:
+        """What it says now, it says without having forgotten."""
+        etcd = self._etcd
+        names = {history.name for _, history in (self._history, etcd.history) if history is not None}
+        self._lost |= names
+        self.documents = {
+            stored.key: (stored.revision, stored.allocation) for stored in etcd.documents if stored.allocation
+        }
+        self.revision, self.records, self._history = etcd.revision, dict(etcd.records), etcd.history
+        self._digest = None
+
+    def _says_what_is_owned(self, region: Region) -> bool:
+        """Whether B can be asked of it: its slices are what they are by this etcd's word, as far as it goes."""
+        standing = self.regions[region].store.stands
+        if standing is None or (not self._lost and not self.is_gone(region)):
+            return True
+        history = self._history[1]
+        return (
+            history is not None
+            and history.phase is Phase.RUNNING
+            and history.name not in self._lost
+            and history.name == standing.history
+            and not self.is_gone(region)
+        )
+
+    def is_gone(self, region: Region) -> bool:
+        """Evicted, and not back so far: its database has not obeyed, and spends nothing."""
+        stored, standing = self.records.get(region), self.regions[region].store.stands
+        eviction = None if stored is None else stored.record.eviction
+        return eviction is not None and standing is not None and standing.evictions < eviction.number
 
     def _look_at_document(self, key: QuotaKey, before: Allocation | None, now: Allocation) -> None:
         if now.pool + now.retired_units + sum(now.slices.values()) != now.limit:
@@ -96,6 +145,8 @@ class Checks:
 
     def _look_at_slices(self, regions: Iterable[Region]) -> None:
         for region in regions:
+            if not self._says_what_is_owned(region):
+                continue
             for key, held in self.regions[region].slices.items():
                 known = self.documents.get(key)
                 owned = 0 if known is None else known[1].slices.get(region, 0)
@@ -105,9 +156,11 @@ class Checks:
     def _look_at_promise(self) -> None:
         spent: dict[At, int] = {}
         held: dict[QuotaKey, int] = {}
-        for one in self.regions.values():
+        for region, one in self.regions.items():
             for at, units in one.spent.items():
                 spent[at] = spent.get(at, 0) + units
+            if self.is_gone(region):
+                continue
             for key, slice_ in one.slices.items():
                 held[key] = held.get(key, 0) + slice_
         for (key, epoch), units in spent.items():

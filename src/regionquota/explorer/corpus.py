@@ -21,7 +21,13 @@ def keep(file: Path, found: Mapping[str, Script]) -> None:
 
 
 def _script(plain: Mapping[str, Any]) -> Script:
-    return Script(plain["start"], tuple(plain["numbers"]), plain["rest"], plain.get("fails_over", False))
+    return Script(
+        plain["start"],
+        tuple(plain["numbers"]),
+        plain["rest"],
+        plain.get("fails_over", False),
+        plain.get("loses_etcd", False),
+    )
 
 
 def _plain(name: str, one: Script) -> Mapping[str, Any]:
@@ -31,4 +37,5 @@ def _plain(name: str, one: Script) -> Mapping[str, Any]:
         "numbers": one.numbers,
         "rest": one.rest,
         "fails_over": one.fails_over,
+        "loses_etcd": one.loses_etcd,
     }

@@ -97,8 +97,8 @@ class _Small:
     def is_cut_off(self, _region: Region) -> bool:
         return False
 
-    def post(self, name: str, message: Message) -> None:
-        raise NotImplementedError(f"{name}: nothing is late here, {message}")
+    def post(self, name: str, message: Message, store_of: Region | None = None) -> None:
+        raise NotImplementedError(f"{name}: nothing is late here, {message} {store_of}")
 
     def before(self, key: QuotaKey) -> tuple[int, Any]:
         return finish(self.etcd.read(key))

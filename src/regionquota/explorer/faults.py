@@ -1,7 +1,6 @@
 """What may go wrong, by name: each is counted, so that a report says what was really tried."""
 
 from enum import StrEnum
-from typing import Final
 
 
 class Fault(StrEnum):
@@ -50,10 +49,9 @@ class Deed(StrEnum):
     THAW = "thaw"
     LATE_RECEIPT = "late_receipt"
     """Work of unknown outcome is settled, or given up, after all."""
+    EVICT = "evict"
+    READMIT = "readmit"
+    RECOVER = "recover"
+    """etcd was restored, or was thought to be, and its documents are made of what the regions hold."""
     TRUST = "trust"
     """An incarnation was compared with etcd, and admits."""
-
-
-UNFENCED_YET: Final = frozenset({Fault.ETCD_RESTORE})
-"""What the product has no fence against yet. Nothing injects these: `world` is where they belong once it has."""
-EXPLORED: Final = tuple(fault for fault in Fault if fault not in UNFENCED_YET)

@@ -22,10 +22,12 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
+from regionquota.core.history import Seen
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.errors import EtcdUnavailable, Unavailable
+from regionquota.errors import EtcdUnavailable, Unavailable, WentBackwards
 from regionquota.explorer.faults import Deed, Fault
 from regionquota.ports import (
+    AllocationStore,
     Fence,
     Presence,
     RegionRecord,
@@ -62,8 +64,8 @@ class Surroundings(Protocol):
 
     def is_cut_off(self, region: Region) -> bool: ...
 
-    def post(self, name: str, message: Message) -> None:
-        """To be delivered later, or never."""
+    def post(self, name: str, message: Message, store_of: Region | None = None) -> None:
+        """To be delivered later, or never. `store_of`: to that region's database."""
         ...
 
     def before(self, key: QuotaKey) -> tuple[int, Allocation | None]:
@@ -134,8 +136,9 @@ _LEAD = Call("lead", (Fault.CRASH, Fault.LOST_REQUEST, Fault.LOST_REPLY))
 class EtcdPort:
     """`AllocationStore` and `Directory` of one process. `region` None: it stands beside etcd and is never cut off.
 
-    `fenced` False drops the leadership's fence from every write. `lagging` False: it reads as the port promises, what
-    is; most of the protocol has no need of that.
+    `documents` stands between it and the allocations, if given. `seen`: once etcd went backwards behind that, nothing
+    is asked of it. `fenced` False drops the leadership's fence from every write. `lagging` False: it reads as the port
+    promises, what is; most of the protocol has no need of that.
     """
 
     def __init__(
@@ -144,11 +147,15 @@ class EtcdPort:
         etcd: MemoryCoordination,
         region: Region | None = None,
         *,
+        documents: AllocationStore | None = None,
+        seen: Seen | None = None,
         fenced: bool = True,
         lagging: bool = True,
     ) -> None:
         self._world = world
         self._etcd = etcd
+        self._documents: AllocationStore = etcd if documents is None else documents
+        self._seen = seen
         self._region = region
         self._fenced = fenced
         self._lists, self._reads = (_LIST, _READ_ONE) if lagging else (_LIST_NOW, _READ_NOW)
@@ -169,13 +176,17 @@ class EtcdPort:
             self._world.post(call.name, lambda: ignored(method(*args)))
         raise EtcdUnavailable(fault)
 
+    def _require_forward(self) -> None:
+        if self._seen is not None and self._seen.broken is not None:
+            raise WentBackwards(self._seen.broken)
+
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         fault = await self._read(self._reads)
-        return self._world.before(key) if fault is Fault.STALE_READ else await self._etcd.read(key)
+        return self._world.before(key) if fault is Fault.STALE_READ else await self._documents.read(key)
 
     async def list(self) -> tuple[int, Sequence[Stored]]:
         fault = await self._read(self._lists)
-        listed = self._world.list_before() if fault is Fault.STALE_READ else await self._etcd.list()
+        listed = self._world.list_before() if fault is Fault.STALE_READ else await self._documents.list()
         if self._region is not None:
             self._world.listed(self._region, listed[0])
         return listed
@@ -194,7 +205,7 @@ class EtcdPort:
         self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
     ) -> int | None:
         if fence is None:
-            return await self.send(_SWAP, self._etcd.swap, key, revision, allocation)
+            return await self.send(_SWAP, self._documents.swap, key, revision, allocation)
         self._world.writes_as_leader(fence)
         if not self._fenced:
             self._world.count(Fault.UNFENCED)
@@ -211,17 +222,17 @@ class EtcdPort:
         frozen: AbstractSet[Region],
     ) -> int | None:
         _, before = await self._etcd.read(key)
-        written = await self._etcd.swap(key, revision, allocation, fence if self._fenced else None)
+        written = await self._documents.swap(key, revision, allocation, fence if self._fenced else None)
         if written is not None:
             grown = {one for one in frozen if before is not None and allocation.slice_of(one) > before.slice_of(one)}
             self._world.wrote_as_leader(key, fence if self._fenced else None, named | grown)
         return written
 
     async def swap_all(self, changes: Sequence[tuple[QuotaKey, int, Allocation]]) -> int | None:
-        return await self.send(_SWAP, self._etcd.swap_all, changes)
+        return await self.send(_SWAP, self._documents.swap_all, changes)
 
     async def remove(self, key: QuotaKey, revision: int) -> bool:
-        return await self.send(_REMOVE, self._etcd.remove, key, revision)
+        return await self.send(_REMOVE, self._documents.remove, key, revision)
 
     async def damaged(self) -> Sequence[str]:
         return await self._etcd.damaged()
@@ -237,11 +248,13 @@ class EtcdPort:
 
     async def regions(self) -> Mapping[Region, StoredRegion]:
         await self._read(_REGIONS)
+        self._require_forward()
         regions = await self._etcd.regions()
         self._frozen = frozenset(name for name, stored in regions.items() if stored.record.frozen is not None)
         return regions
 
     async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
+        self._require_forward()
         if fence is not None:
             self._world.writes_as_leader(fence)
         written = await self.send(_SWAP_REGION, self._swap_region, record, revision, fence)

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from regionquota.coordinator.coordinator import Coordinator, Tempo
+from regionquota.coordinator.history_watch import HistoryWatch as CoordinatorsWatch
 from regionquota.core.allocation import LimitSource, VersionedLimit
+from regionquota.core.history import Bond
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Policy
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
+from regionquota.explorer.bonds import CommandAllocations, HistoryPort, bound
 from regionquota.explorer.drive import finish
 from regionquota.explorer.faults import Deed, Fault
 from regionquota.explorer.invariants import Invariant, Violation
@@ -19,6 +22,7 @@ from regionquota.ports import Stored
 from regionquota.region.attendance import Attendance
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
+from regionquota.region.history_watch import HistoryWatch
 from regionquota.region.steps import claim, synchronise
 from regionquota.region.trust import Trust
 from regionquota.regions import drain, freeze, set_weight, thaw
@@ -46,6 +50,9 @@ class ProcessClock:
         return self.world.time + self.skew
 
 
+Watch: TypeAlias = HistoryWatch | CoordinatorsWatch
+
+
 class Process:
     """`work` is under way until it ends, fails, or is dropped; `waits` is the call whose turn it waits for."""
 
@@ -57,6 +64,10 @@ class Process:
         self.job: object = ""
         self.work: Work | None = None
         self.waits: Call | None = None
+        self.ends = False
+        self.bond: Bond | None = None
+        self.watch: Watch | None = None
+        """In runs that lose etcd."""
         self.start()
 
     def start(self) -> None:
@@ -82,6 +93,7 @@ class Process:
             while waits is None:
                 waits = work.send(None)
             self.waits = waits
+            return
         except StopIteration:
             self.work = self.waits = None
             self.ended()
@@ -91,6 +103,9 @@ class Process:
             raise
         except Exception as error:
             raise Violation(Invariant.BALANCES, f"{self.name} ({self.said}): {error!r}") from error
+        if self.ends:
+            self.ends = False
+            self.start()
 
     @property
     def said(self) -> str:
@@ -99,6 +114,21 @@ class Process:
 
     def ended(self) -> None:
         """Its work is done."""
+
+    def outlive(self) -> None:
+        """What it is bound to has ended: it starts anew once its work is done."""
+        self.ends = True
+
+    def look(self) -> None:
+        """After the history, at once: as servers do before anything else."""
+        assert self.watch is not None
+        try:
+            finish(self.watch.step())
+        except Unavailable:
+            return
+
+    def _has_to_look(self) -> bool:
+        return self.bond is None or self.bond.standing is None or self.world.choices.pick(5) == 0
 
     def drop(self) -> None:
         if self.work is not None:
@@ -110,6 +140,10 @@ class Process:
         self.start()
 
 
+def _nobody(_why: str) -> None:
+    pass
+
+
 class Agent(Process):
     region: Region
     _follower: Follower | None
@@ -117,16 +151,40 @@ class Agent(Process):
 
     def start(self) -> None:
         world = self.world
+        self._follower = self._attendance = None
+        self.meter = DemandMeter(self.clock.now())
+        if world.loses_etcd:
+            self._start_bound()
+            return
         self.etcd = EtcdPort(world, world.etcd, self.region)
         self.store = StorePort(world, world.store(self.region))
-        self.meter = DemandMeter(self.clock.now())
-        self._follower = self._attendance = None
+
+    def _start_bound(self) -> None:
+        world, self.bond = self.world, Bond()
+        self.etcd = EtcdPort(
+            world,
+            world.etcd,
+            self.region,
+            documents=bound(world.etcd, self.bond),
+            seen=self.bond.seen,
+            lagging=False,
+        )
+        self.store = StorePort(world, world.store(self.region), self.bond)
+        histories = HistoryPort(EtcdPort(world, world.etcd, self.region), world.etcd)
+        self.watch = HistoryWatch(
+            self.region, self.name, histories, self.store, self.store, self.bond, self.clock, self.outlive
+        )
+        if world.choices.pick(4):
+            self.look()
 
     @property
     def follower(self) -> Follower:
         """Made when it is first needed, as `attendance` is: most agents of short runs need neither."""
         if self._follower is None:
-            self._follower = Follower(self.region, self.etcd, self.store, self.clock, relist_interval_s=60.0)
+            heard = self.bond.seen.contradict if self.bond is not None else _nobody
+            self._follower = Follower(
+                self.region, self.etcd, self.store, self.clock, relist_interval_s=60.0, on_backwards=heard
+            )
         return self._follower
 
     @property
@@ -139,18 +197,25 @@ class Agent(Process):
 
     def compare(self) -> Work:
         """It needs a list of what is, not of what was."""
-        etcd = EtcdPort(self.world, self.world.etcd, self.region, lagging=False)
+        etcd = self.etcd
+        if self.bond is None:
+            etcd = EtcdPort(self.world, self.world.etcd, self.region, lagging=False)
         return Trust(self.region, etcd, self.store, self.clock).step()
+
+    def compare_at_once(self) -> None:
+        try:
+            finish(self.compare())
+        except Unavailable:
+            return
 
     def begin(self) -> Job:
         choices, world, region = self.world.choices, self.world, self.region
+        if self.watch is not None and self._has_to_look():
+            return "look after the history", self.watch.step()
         if not world.checks.regions[region].trusted and choices.pick(4):
             return "compare the database with etcd", self.compare()
         match choices.pick(12):
-            case 0 | 1 | 2 | 3:
-                key = choices.one_of(QUOTAS)
-                return f"synchronise {key.scope}", synchronise(key, region, self.etcd, self.store, self.clock.now())
-            case 4 | 5:
+            case 4 | 5 if not world.loses_etcd:
                 key = choices.one_of(QUOTAS)
                 revision, document = world.before(key)
                 if document is not None:
@@ -158,6 +223,9 @@ class Agent(Process):
                 return f"carry out {key.scope} of revision {revision}", self.follower.take(
                     Stored(key, revision, document)
                 )
+            case 0 | 1 | 2 | 3 | 4 | 5:
+                key = choices.one_of(QUOTAS)
+                return f"synchronise {key.scope}", synchronise(key, region, self.etcd, self.store, self.clock.now())
             case 6 | 7:
                 return self._claim(choices.one_of(QUOTAS), 1 + choices.pick(6), choices.one_of((1.0, 0.3)))
             case 8:
@@ -182,18 +250,32 @@ class Planner(Process):
 
     def start(self) -> None:
         world = self.world
-        self.etcd = etcd = EtcdPort(world, world.etcd, fenced=world.choices.pick(4) != 3)
+        self.etcd = etcd = self._port(fenced=world.choices.pick(4) != 3)
         policy = Policy(pool_share=0.2, variance=1.0)
         self.coordinator = Coordinator(self.name, etcd, etcd, self.clock, policy, TEMPO)
         if world.choices.pick(4):
             # Most have been here for a while.
             finish(self.coordinator.hold())
 
+    def _port(self, *, fenced: bool) -> EtcdPort:
+        world = self.world
+        if not world.loses_etcd:
+            return EtcdPort(world, world.etcd, fenced=fenced)
+        self.bond = bond = Bond()
+        histories = HistoryPort(EtcdPort(world, world.etcd), world.etcd)
+        self.watch = CoordinatorsWatch(self.name, histories, bond, self.clock, self.outlive)
+        if world.choices.pick(4):
+            self.look()
+        documents = bound(world.etcd, bond)
+        return EtcdPort(world, world.etcd, documents=documents, seen=bond.seen, fenced=fenced, lagging=False)
+
     def resign(self) -> None:
         for session in self.etcd.sessions:
             finish(session.close())
 
     def begin(self) -> Job:
+        if self.watch is not None and self._has_to_look():
+            return "look after the history", self.watch.step()
         if not self.coordinator.is_leader or self.world.choices.pick(6) == 0:
             return "hold the leadership", self.coordinator.hold()
         return "plan", self.coordinator.plan()
@@ -212,6 +294,8 @@ class Operator(Process):
 
     def begin(self) -> Job:
         choices, world = self.world.choices, self.world
+        if world.loses_etcd:
+            self.etcd = EtcdPort(world, world.etcd, documents=CommandAllocations(world.etcd), lagging=False)
         region = choices.one_of(world.names)
         match choices.pick(8):
             case 0 | 1 | 2 | 3:

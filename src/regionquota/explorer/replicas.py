@@ -5,10 +5,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
-from regionquota.explorer.choices import Choices
 
 _MOST: Final = 8
-_LOST: Final = (0, 1, 1, 2, 3, _MOST)
+LOST: Final = (0, 1, 1, 2, 3, _MOST)
 """Commits. One may have changed nothing."""
 
 
@@ -23,9 +22,9 @@ class Replicas:
         """To be called before each commit."""
         self._copies.append(self._store.copy())
 
-    def fail_over(self, choices: Choices) -> int:
-        """How many commits are lost."""
-        lost = min(choices.one_of(_LOST), len(self._copies))
+    def fail_over(self, lost: int) -> int:
+        """To the one that lacks so many commits, or to the oldest. Returns how many it lacks."""
+        lost = min(lost, len(self._copies))
         chosen = self._store
         for _ in range(lost):
             chosen = self._copies.pop()

@@ -17,6 +17,8 @@ FAILS_OVER_EVERY: Final = 8
 """In one run in so many, databases fail over."""
 LONG: Final = 20
 """Of those: the comparison alone takes seven."""
+LOSES_ETCD_EVERY: Final = 20
+"""In one run in so many etcd is restored from snapshots: such runs take as many steps as longer ones."""
 LONGER: Final = 40
 LONGER_EVERY: Final = 40
 """Some things need time."""
@@ -31,13 +33,15 @@ REST_EVERY: Final = 40
 class Script:
     """Enough to do a run again. The first number chooses who takes part.
 
-    `rest`: it goes on until everything is at rest. `fails_over`: databases do.
+    `rest`: it goes on until everything is at rest. `fails_over`: databases do. `loses_etcd`: it is restored from
+    snapshots, and regions are evicted.
     """
 
     start: int
     numbers: tuple[int, ...]
     rest: bool
     fails_over: bool = False
+    loses_etcd: bool = False
 
 
 @dataclass(slots=True)
@@ -59,17 +63,20 @@ def script(seed: int) -> Script:
     start = lot.pick(len(starts()))
     rest = lot.pick(REST_EVERY) == 0
     fails_over = lot.pick(FAILS_OVER_EVERY) == 0
+    loses_etcd = lot.pick(LOSES_ETCD_EVERY) == 0
     length = LONG if fails_over else STEPS
     if lot.pick(LONGEST_EVERY) == 0:
         length = LONGEST[0] + lot.pick(LONGEST[1] - LONGEST[0] + 1)
     elif lot.pick(LONGER_EVERY) == 0:
         length = LONGER
+    if loses_etcd:
+        return Script(start, tuple(numbers(seed, max(length, LONGER) + 1)), False, fails_over, True)
     return Script(start, tuple(numbers(seed, length + 1)), rest, fails_over)
 
 
 def run(wanted: Script, trace: Callable[[str], None] | None = None) -> Done:
     choices = Choices(wanted.numbers, path=wanted.start)
-    world = World(starts()[wanted.start], choices, trace, fails_over=wanted.fails_over)
+    world = World(starts()[wanted.start], choices, trace, fails_over=wanted.fails_over, loses_etcd=wanted.loses_etcd)
     states: list[int] = []
     try:
         while world.step():

@@ -9,8 +9,10 @@ from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import LimitSource, Move, VersionedLimit, new_allocation, request_moves
 from regionquota.core.commands import Commit, Release, Reserve
 from regionquota.core.commands import Start as StartWork
+from regionquota.core.history import Sight, Standing
 from regionquota.core.quota import Kind, Region
 from regionquota.core.reservation import Reservation, State
+from regionquota.explorer.bonds import FIRST
 from regionquota.explorer.book import Book
 from regionquota.explorer.checks import Checks
 from regionquota.explorer.choices import Choices, number, numbers
@@ -57,16 +59,21 @@ def _at_rest(world: World, empty: Start) -> Start:
     world.resign()
     if empty.serial % 2:
         world.time = max(world.time, MONTH_ENDS - number(empty.serial, 0) % 12)
+    snapshot = world.etcd.copy(world)
+    snapshot.begin_history(FIRST)
     _settle_in(world, empty.serial)
     stores = {region: store.summed_up(_ENDED_KEPT) for region, store in world.stores()}
     if empty.serial % 3 != 1:
         for store in stores.values():
             _start_work(store, world.time)
+    for store in stores.values():
+        store.stands, store.sight = Standing(FIRST.name), Sight(None, world.etcd.revision)
     replicas = {region: _lag_behind(store, world.time) for region, store in stores.items()}
     revision = world.etcd.revision
     etcd = world.etcd.copy(world)
     if revision > 2:
         etcd.compact(revision)
+    etcd.begin_history(FIRST)
     largest = {key: known[1].limit for key, known in world.checks.documents.items()}
     for at in {at for known in world.checks.regions.values() for at in known.spent}:
         spent = sum(known.spent.get(at, 0) for known in world.checks.regions.values())
@@ -79,6 +86,7 @@ def _at_rest(world: World, empty: Start) -> Start:
         kind=empty.kind,
         time=world.time,
         etcd=etcd,
+        snapshot=snapshot,
         stores=stores,
         replicas=replicas,
         past={key: world.history(key)[-_PAST:] for key in QUOTAS},
@@ -193,7 +201,7 @@ def _empty(serial: int, kind: Kind) -> Start:
     checks = Checks(etcd, stores, LIMITS)
     past = {key: [known] for key, known in checks.documents.items()}
     books = {region: Book() for region in REGIONS}
-    return Start(serial, kind, clock.now(), etcd, stores, replicas, past, books, checks, version=1, names=0)
+    return Start(serial, kind, clock.now(), etcd, etcd, stores, replicas, past, books, checks, version=1, names=0)
 
 
 class _Stopped:

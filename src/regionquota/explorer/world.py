@@ -3,7 +3,7 @@
 Faults of the network and of processes are chosen where a process waits (`ports`), those of nature in `weather`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import product
@@ -22,6 +22,7 @@ from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.ports import Message
 from regionquota.explorer.processes import SKEWS, Agent, Operator, Planner, Process
 from regionquota.explorer.quotas import MONTH_ENDS
+from regionquota.explorer.rescuers import Rescuer
 from regionquota.explorer.weather import Weather
 from regionquota.ports import Fence, Stored
 
@@ -58,6 +59,14 @@ FAILOVER_CASTS: Final[Sequence[Sequence[str]]] = (
     CASTS[-1],
 )
 """In runs in which databases fail over: a region has two servers there, which know nothing of each other."""
+LOST_CASTS: Final[Sequence[Sequence[str]]] = (
+    ("eu0", "us0", "rescuer", "eu-caller0", "us-caller0"),
+    ("eu0", "eu1", "us0", "rescuer", "us-caller0"),
+    ("ap0", "eu0", "us0", "rescuer", "planner0"),
+    ("eu0", "us0", "planner0", "planner1", "rescuer"),
+    ("ap0", "eu0", "us0", "rescuer", "operator", "ap-caller0", "eu-caller0", "us-caller0"),
+)
+"""In runs in which etcd is restored from snapshots, and regions are evicted."""
 FAULTY: Final = (8, 4, 0, 16)
 """One call in so many goes wrong; 0: none. Nothing is found by chaos alone."""
 
@@ -70,6 +79,8 @@ class Start:
     kind: Kind
     time: float
     etcd: MemoryCoordination
+    snapshot: MemoryCoordination
+    """What etcd may be restored as: before much of what it says was given."""
     stores: Mapping[Region, MemoryRegionStore]
     replicas: Mapping[Region, Sequence[MemoryRegionStore]]
     """What each database may be after a failover; the last lags behind the least."""
@@ -91,6 +102,7 @@ class World:
         trace: Callable[[str], None] | None = None,
         *,
         fails_over: bool = False,
+        loses_etcd: bool = False,
     ) -> None:
         self.choices = choices
         self.time = start.time
@@ -101,6 +113,7 @@ class World:
         self.deeds: dict[Deed, int] = {}
         self.broken: Exception | None = None
         self.steps = 0
+        self.loses_etcd = loses_etcd
         self.changed = False
         """Whether the last step changed anything durable."""
         self.etcd = start.etcd.copy(self)
@@ -121,9 +134,11 @@ class World:
         }
         self._lists: list[tuple[int, Sequence[Stored]]] = [(self.etcd.revision, tuple(self.etcd.documents))]
         choices.step()
-        self.cast = choices.one_of(FAILOVER_CASTS if fails_over else CASTS)
+        self.cast = choices.one_of(LOST_CASTS if loses_etcd else FAILOVER_CASTS if fails_over else CASTS)
         self._faulty = choices.one_of(FAULTY)
-        self._weather = Weather(self, calm=not self._faulty, fails_over=fails_over)
+        self.weather = Weather(
+            self, calm=not self._faulty, fails_over=fails_over, snapshot=start.snapshot if loses_etcd else None
+        )
         self.skews = {region: choices.one_of(SKEWS) for region in self.names}
 
     # -- what the ports ask --
@@ -138,10 +153,10 @@ class World:
         self.deeds[deed] = self.deeds.get(deed, 0) + 1
 
     def is_cut_off(self, region: Region) -> bool:
-        return self._weather.is_cut_off(region)
+        return self.weather.is_cut_off(region)
 
-    def post(self, name: str, message: Message) -> None:
-        self._weather.post(name, message)
+    def post(self, name: str, message: Message, store_of: Region | None = None) -> None:
+        self.weather.post(name, message, store_of)
 
     def before(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         return self.choices.one_of(self._history[key][-_REMEMBERED:])
@@ -150,8 +165,8 @@ class World:
         return self.choices.one_of(self._lists[-_REMEMBERED:])
 
     def wrote(self, region: Region, now: float) -> None:
-        self._written = region, now
-        self._weather.note_write(region)
+        self._written = region, now if self._written is None else max(now, self._written[1])
+        self.weather.note_write(region)
 
     def broke(self, error: Exception) -> None:
         self.broken = error
@@ -195,7 +210,7 @@ class World:
             store = self._stores[region] = self._start.stores[region].copy()
             self.checks.open(region, store)
             self.books[region] = self._start.books[region].copy()
-            self._weather.replicate(store, self._start.replicas[region])
+            self.weather.replicate(store, self._start.replicas[region])
         return store
 
     def name(self) -> int:
@@ -212,11 +227,16 @@ class World:
             known = self._processes[name] = self._new_process(name)
         return known
 
+    def processes(self) -> Collection[Process]:
+        return self._processes.values()
+
     def _new_process(self, name: str) -> Process:
         if name.startswith("planner"):
             return Planner(self, name, None)
         if name == "operator":
             return Operator(self, name, None)
+        if name == "rescuer":
+            return Rescuer(self, name, None)
         region, _, role = name.partition("-")
         if role.startswith("caller"):
             return Caller(self, name, region)
@@ -240,17 +260,20 @@ class World:
         self.steps += 1
         passes, stormy = choices.one_of(_PACE)
         self.time += passes
-        weather = self._weather
+        weather = self.weather
         if stormy and weather.threatens:
             weather.strike()
         else:
-            who = (weather.distrusted and weather.next_to_act()) or choices.one_of(self.cast)
+            pressed = weather.next_to_act() if weather.presses else None
+            who = pressed or choices.one_of(self.cast)
             self._go_on(self._processes.get(who) or self.process(who))
         self.changed = self.check()
         return True
 
     def _go_on(self, process: Process) -> None:
         choices = self.choices
+        if process.region in self.weather.fenced:
+            return
         if process.work is None:
             process.take_up(process.begin())
             if process.waits is not None and choices.pick(8) == 7:
@@ -319,6 +342,15 @@ class World:
             if not history or history[-1][0] != known[0]:
                 history.append(known)
         self._lists.append((self.etcd.revision, tuple(self.etcd.documents)))
+        self.weather.note_documents()
+
+    def etcd_went_back(self) -> None:
+        """Nobody reads any more, but who has read it, what was lost."""
+        self.checks.etcd_went_back()
+        self._history = {key: [known] for key, known in self.checks.documents.items()}
+        self._lists = [(self.etcd.revision, tuple(self.etcd.documents))]
+        self._newest_fence, self._first_revision = 0, self.etcd.revision
+        self._listed.clear()
 
     # -- the end --
 
@@ -326,7 +358,7 @@ class World:
         """No more faults: what is under way is dropped, what is on its way arrives."""
         for process in self._processes.values():
             process.drop()
-        self._weather.clear_up()
+        self.weather.clear_up()
 
     def abandon(self) -> None:
         for process in self._processes.values():

@@ -12,6 +12,7 @@ from regionquota.core.slice import Holding
 from regionquota.http.decoding import write_time
 from regionquota.http.problems import Answer
 from regionquota.ports import Stored
+from regionquota.region.denials import Denial
 
 MAX_STRUCTURED_INTEGER: Final = 10**15 - 1
 """RFC 9651: no larger integer may stand in a structured header field; `remaining` and `limit` say it exactly."""
@@ -138,8 +139,8 @@ def policy(kind: Kind, policy: QuotaPolicy) -> dict[str, Any]:
     return fields
 
 
-def usage(holding: Holding, stored: Stored | None) -> dict[str, Any]:
-    """`global` is what this region last heard of the whole quota; null if it never did."""
+def usage(holding: Holding, stored: Stored | None, denial: Denial | None = None) -> dict[str, Any]:
+    """`global`: what this region last heard of the whole quota, null if it never did; `last_denial`: this server's."""
     counter = holding.counter
     end = period_end(holding.kind, holding.epoch, holding.policy.calendar)
     return {
@@ -158,6 +159,18 @@ def usage(holding: Holding, stored: Stored | None) -> dict[str, Any]:
         "over_limit_by": 0 if holding.unlimited else _over_limit_by(counter, stored),
         "period_end": None if end is None else write_time(end.timestamp()),
         "global": None if stored is None else whole(stored),
+        "last_denial": None if denial is None else _denial(denial),
+    }
+
+
+def _denial(denial: Denial) -> dict[str, Any]:
+    return {
+        "at": write_time(denial.at),
+        "reason": denial.reason,
+        "amount": denial.amount,
+        "available": denial.available,
+        "slice": denial.slice,
+        "pool": denial.pool,
     }
 
 

@@ -7,6 +7,7 @@ from regionquota.loops import forever, stop
 from regionquota.region.attendance import Attendance
 from regionquota.region.claims import Claims
 from regionquota.region.follower import Follower
+from regionquota.region.urgency import Urgency
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +21,14 @@ class Pace:
 
 
 class Agent:
-    def __init__(self, follower: Follower, claims: Claims, attendance: Attendance, pace: Pace) -> None:
+    def __init__(
+        self, follower: Follower, claims: Claims, attendance: Attendance, pace: Pace, urgency: Urgency | None = None
+    ) -> None:
         self.follower = follower
         self.claims = claims
         self.attendance = attendance
         self._pace = pace
+        self._urgency = urgency
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -36,6 +40,9 @@ class Agent:
             asyncio.create_task(forever("sign of life", self.attendance.attend, pace.attend)),
             asyncio.create_task(forever("report demand", self.attendance.report, pace.report)),
         ]
+
+        if self._urgency is not None:
+            self._tasks.append(asyncio.create_task(forever("cry for headroom", self._urgency.serve, 0.0)))
 
     async def stop(self) -> None:
         await stop(self._tasks)

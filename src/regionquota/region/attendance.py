@@ -55,6 +55,9 @@ class Attendance:
         self.sums = Sums(3)
         """Slice, used and reserved units as of the last report; what others touched may be `READ_ALL_WITHIN_S` old."""
 
+    def session(self) -> Session | None:
+        return self._session
+
     def may_claim(self) -> bool:
         """True also before the record was first read: a claim is safe at any time, it is only a waste if frozen."""
         record = self._record

@@ -39,6 +39,7 @@ class Claims:
         join_timeout_s: float,
         allowed: Callable[[], bool],
         on_claim: Callable[[int], None] = lambda _: None,
+        on_empty: Callable[[QuotaKey, int], None] = lambda _key, _available: None,
     ) -> None:
         self._me = me
         self._allocations = allocations
@@ -49,14 +50,18 @@ class Claims:
         self._join_timeout_s = join_timeout_s
         self._allowed = allowed
         self._on_claim = on_claim
+        self._on_empty = on_empty
         self._short: dict[QuotaKey, int] = {}
         self._wake = asyncio.Event()
         self._joining: dict[QuotaKey, asyncio.Task[Holding | None]] = {}
         self._unknown_until: dict[QuotaKey, float] = {}
 
-    def run_short(self, key: QuotaKey, units: int) -> None:
+    def run_short(self, key: QuotaKey, units: int, available: int = 0) -> None:
         """Ask for `units` more of `key` in the background, if the pool may have any."""
-        if self._pool_of(key) <= 0 or not self._allowed():
+        if not self._allowed():
+            return
+        if self._pool_of(key) <= 0:
+            self._on_empty(key, available)
             return
         self._short[key] = min(MAX_AMOUNT, self._short.get(key, 0) + units)
         self._wake.set()

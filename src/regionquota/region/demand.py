@@ -7,7 +7,7 @@ from typing import Final
 
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey
-from regionquota.core.slice import Holding
+from regionquota.core.slice import Holding, at
 
 MAX_QUOTAS: Final = 1_000
 """Quotas in one report: about 150 kB, and some 10 ms of work. The busiest are named."""
@@ -25,15 +25,16 @@ _NOTHING: Final = _Tally()
 
 @dataclass(frozen=True, slots=True)
 class Tallied:
-    """What was counted in `seconds`."""
+    """What was counted in `seconds`, up to `now`."""
 
     tallies: Mapping[QuotaKey, _Tally]
     seconds: float
+    now: float
 
     def words(self, holdings: Iterable[Holding]) -> list[Demand]:
         """One for each that holds anything or was asked for."""
         found = []
-        for held in holdings:
+        for held in (at(holding, self.now) for holding in holdings):
             tally = self.tallies.get(held.key, _NOTHING)
             counter = held.counter
             if counter.slice or counter.used or counter.reserved or tally.denied:
@@ -66,6 +67,7 @@ class DemandMeter:
     since: float
     _tallies: dict[QuotaKey, _Tally] = field(default_factory=dict)
     _touched: dict[QuotaKey, None] = field(default_factory=dict)
+    _before: "Tallied | None" = None
 
     def touch(self, key: QuotaKey) -> None:
         """Something about the holding changed, such as its slice."""
@@ -94,7 +96,24 @@ class DemandMeter:
         """What was counted; starts counting anew."""
         seconds = max(now - self.since, 0.0)
         tallies, self._tallies, self.since = self._tallies, {}, now
-        return Tallied(tallies, seconds)
+        self._before = Tallied(tallies, seconds, now)
+        return self._before
+
+    def rate(self, key: QuotaKey, now: float) -> float:
+        """Units asked for per second, since the report before the last."""
+        seconds, units = max(now - self.since, 0.0), self._asked(self._tallies, key)
+        if self._before is not None:
+            seconds, units = seconds + self._before.seconds, units + self._asked(self._before.tallies, key)
+        return units / max(seconds, 0.1)
+
+    @staticmethod
+    def _asked(tallies: Mapping[QuotaKey, _Tally], key: QuotaKey) -> int:
+        tally = tallies.get(key, _NOTHING)
+        return tally.granted + tally.denied
+
+    def so_far(self, now: float) -> Tallied:
+        """What was counted until now; goes on counting."""
+        return Tallied(dict(self._tallies), max(now - self.since, 0.0), now)
 
     def _tally(self, key: QuotaKey) -> _Tally:
         tally = self._tallies.get(key)

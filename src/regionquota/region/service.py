@@ -42,6 +42,7 @@ from regionquota.ports import AllocationStore, Backlog, Clock, RegionStore, Stor
 from regionquota.region.budgets import Budgets
 from regionquota.region.claims import Claims
 from regionquota.region.demand import DemandMeter
+from regionquota.region.denials import Denials
 from regionquota.region.follower import Follower
 from regionquota.region.ids import bucket_of_id, reservation_id
 from regionquota.region.room import Room
@@ -98,6 +99,7 @@ class RegionService:
         self._freed = freed
         self._suspended = suspended
         self._low_water = low_water
+        self.denials = Denials()
 
     async def reserve(self, asked: Asked, wait_s: float = 0.0) -> Outcome:
         """Hold all that is asked for, and what follows from it; or none. Where there is no room, wait `wait_s` for it.
@@ -176,11 +178,18 @@ class RegionService:
                     self._meter.granted(line.key, line.amount)
                 if not self._is_shard(holding):
                     self.watch_headroom(holding)
-            case Denied() if _may_pass(outcome):
-                # What no headroom would let pass is no demand: it must not draw any here in vain.
-                self._meter.denied(outcome.holding.key, outcome.amount)
-                self._ask_for(outcome)
+            case Denied():
+                self._note(outcome)
+                if _may_pass(outcome):
+                    # What no headroom would let pass is no demand: it must not draw any here in vain.
+                    self._meter.denied(outcome.holding.key, outcome.amount)
+                    self._ask_for(outcome)
         return outcome
+
+    def _note(self, denial: Denied) -> None:
+        known = self._follower.known(denial.holding.key)
+        pool = None if known is None or known.allocation is None else known.allocation.pool
+        self.denials.note(denial, self._clock.now(), pool)
 
     def _ask_for(self, denial: Denied) -> None:
         self._claims.run_short(denial.holding.key, denial.amount + self._headroom_of(denial.holding))
@@ -297,7 +306,7 @@ class RegionService:
     def watch_headroom(self, holding: Holding) -> None:
         """Ask for more before anybody is denied. `holding` is all that the region has."""
         if holding.counter.available < holding.slice * self._low_water:
-            self._claims.run_short(holding.key, self._headroom_of(holding))
+            self._claims.run_short(holding.key, self._headroom_of(holding), holding.counter.available)
 
     def _headroom_of(self, holding: Holding) -> int:
         return max(1, int(holding.slice * self._low_water))

@@ -17,6 +17,7 @@ from regionquota.core.allocation import (
 from regionquota.core.commands import Pledge
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
+from regionquota.errors import WentBackwards
 from regionquota.ports import AllocationStore, RegionStore, Stored
 
 
@@ -90,9 +91,13 @@ async def claim(
 ) -> tuple[int, Step]:
     """Move up to `wanted` units from the pool to this region; returns how many it got, possibly 0.
 
-    At most `share` (0 .. 1) of the pool, rounded up. Loses to a concurrent change rather than repeating itself.
+    At most `share` (0 .. 1) of the pool, rounded up. Loses to a concurrent change rather than repeating itself. Raises
+    `WentBackwards` for a document older than what was carried out before it was read: its pool is others' by now.
     """
+    held = await region.holding(key)
     revision, allocation = await allocations.read(key)
+    if held is not None and allocation is not None and held.revision > revision:
+        raise WentBackwards(f"{key} is at revision {revision} in etcd, {me} has carried out revision {held.revision}")
     if allocation is None:
         return 0, Step(None, settled=True)
     pool = max(allocation.pool, 0)

@@ -3,6 +3,7 @@
 import csv
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -49,9 +50,21 @@ def read_trace(
     path: Path, regions: Sequence[Region], *, scale: float = 1.0, skip: int = 0, most: int | None = None
 ) -> Trace:
     """Bins `skip` to `skip + most` of a file. Raises `InvalidRequest` that names the line and column."""
+    with _opened(path) as lines:
+        return parse_trace(lines, regions, scale=scale, skip=skip, most=most)
+
+
+def read_columns(path: Path) -> Sequence[str]:
+    """What the header calls each column of demand. Raises `InvalidRequest`."""
+    with _opened(path) as lines:
+        return _columns(_header(_rows(lines)))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Iterable[str]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            return parse_trace(lines, regions, scale=scale, skip=skip, most=most)
+            yield lines
     except OSError as error:
         raise InvalidRequest("trace", f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -64,10 +77,7 @@ def parse_trace(
     if not (math.isfinite(scale) and scale > 0):
         raise InvalidRequest("scale", f"scale must be a number above 0, got {scale}")
     rows = _rows(lines)
-    header = next(rows, None)
-    if header is None:
-        raise InvalidRequest("trace", "the trace is empty: it needs a header and one row per bin")
-    columns = _columns(header[1])
+    columns = _columns(_header(rows))
     places, notes = _place(columns, regions)
     last = min(MAX_BINS + 1, MAX_BINS + 1 if most is None else most) + skip
     demand = tuple(_bin(row, columns, places, regions, scale) for row in islice(rows, skip, last))
@@ -86,6 +96,13 @@ def _rows(lines: Iterable[str]) -> Iterator[_Row]:
                 yield reader.line_num, row
     except csv.Error as error:
         raise InvalidRequest("trace", f"line {reader.line_num}: {error}") from error
+
+
+def _header(rows: Iterator[_Row]) -> list[str]:
+    header = next(rows, None)
+    if header is None:
+        raise InvalidRequest("trace", "the trace is empty: it needs a header and one row per bin")
+    return header[1]
 
 
 def _columns(header: Sequence[str]) -> list[str]:

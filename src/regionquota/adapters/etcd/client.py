@@ -13,6 +13,7 @@ from regionquota.adapters.etcd.gateway import Gateway
 from regionquota.adapters.etcd.history_store import EtcdHistoryStore
 from regionquota.adapters.etcd.keys import Keyspace
 from regionquota.adapters.etcd.marks import EtcdMarkStore
+from regionquota.adapters.etcd.urgency import EtcdUrgencyBoard
 from regionquota.core.history import Bond, History, Seen
 
 
@@ -25,6 +26,7 @@ class EtcdClient:
         self.gateway: Final = gateway
         self.allocations: Final = EtcdAllocationStore(gateway, keys, Binding(keys.history, bond))
         self.directory: Final = EtcdDirectory(gateway, keys)
+        self.urgency: Final = EtcdUrgencyBoard(gateway, keys)
         self.histories: Final = EtcdHistoryStore(gateway, keys)
         self.marks: Final = EtcdMarkStore(gateway, keys)
 

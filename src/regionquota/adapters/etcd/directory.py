@@ -57,7 +57,7 @@ class EtcdDirectory:
 
     async def announce(self, session: Session, presence: Presence) -> None:
         key = self._keys.presence(presence.region, presence.instance)
-        await self._gateway.put(key, encode_presence(presence), _lease_of(session))
+        await self._gateway.put(key, encode_presence(presence), lease_of(session))
 
     async def present(self) -> Sequence[Presence]:
         _, entries = await self._gateway.scan(self._keys.presences)
@@ -69,7 +69,7 @@ class EtcdDirectory:
             (self._keys.demand(region, instance, number), part)
             for number, part in enumerate(encode_report(region, demand))
         ]
-        await self._gateway.put_parts(self._keys.demand_of(region, instance), parts, _lease_of(session))
+        await self._gateway.put_parts(self._keys.demand_of(region, instance), parts, lease_of(session))
 
     async def demand(self) -> Sequence[tuple[Region, Demand]]:
         _, entries = await self._gateway.scan(self._keys.demands)
@@ -77,7 +77,7 @@ class EtcdDirectory:
         return [(region, word) for region, words in reports for word in words]
 
     async def lead(self, session: Session, name: str) -> Fence | None:
-        key, lease = self._keys.leader, _lease_of(session)
+        key, lease = self._keys.leader, lease_of(session)
         outcome = await self._gateway.transact(
             key,
             [KVService.txn_compare_create_revision(key, 0)],
@@ -115,7 +115,7 @@ def _stored_region(entry: Entry) -> StoredRegion:
     return StoredRegion(entry.revision, decode_region(entry.key, entry.value))
 
 
-def _lease_of(session: Session) -> int:
+def lease_of(session: Session) -> int:
     if not isinstance(session, EtcdSession):
         raise TypeError(f"the session is of another directory: {session!r}")
     return session.lease

@@ -74,6 +74,20 @@ class Keyspace:
     def statement(self, region: Region, part: int) -> bytes:
         return self._key("statements", region, f"{part:06}")
 
+    @property
+    def cries(self) -> bytes:
+        return self._key("urgent", "")
+
+    def cry(self, region: Region, instance: str) -> bytes:
+        return self._key("urgent", region, instance)
+
+    def crier(self, raw: bytes) -> tuple[Region, str]:
+        """Raises `ValueError` for a key that `cry` would not have made."""
+        region, instance = (unquote(step, errors="strict") for step in raw.removeprefix(self.cries).decode().split("/"))
+        if self.cry(region, instance) != raw:
+            raise ValueError("the key names what no server can name")
+        return region, instance
+
     def suspension(self, tenant: str) -> bytes:
         return self._key("suspended", tenant)
 

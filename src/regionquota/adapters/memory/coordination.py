@@ -25,6 +25,7 @@ from regionquota.ports import (
     StoredRegion,
     Suspension,
 )
+from regionquota.urgency_ports import Cry
 
 LEADER: Final = "leader/coordinator"
 
@@ -73,7 +74,8 @@ class MemoryCoordination:
         self._marks: dict[QuotaKey, StoredMark] = {}
         self._leader: _Leased[str] | None = None
         self._leading_since = 0
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: dict[asyncio.Event, None] = {}  # woken in the order in which they came
+        self._listeners: list[asyncio.Queue[Cry]] = []
         self.history: tuple[int, History | None] = (0, None)
         self.statements: dict[Region, Statement] = {}
 
@@ -104,6 +106,14 @@ class MemoryCoordination:
         other._leader, other._leading_since = self._leader, self._leading_since
         other.history, other.statements = self.history, dict(self.statements)
         return other
+
+    def restore(self, snapshot: "MemoryCoordination", *, bump: int = 0) -> None:
+        """Become what an earlier copy is: its revisions are used once more, but for the first `bump`."""
+        waiting = self._waiting
+        self.__dict__.update(snapshot.copy(self._clock).__dict__)
+        self._waiting = waiting
+        self._revision += bump
+        self._wake()
 
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         stored = self._allocations.get(key)
@@ -198,6 +208,21 @@ class MemoryCoordination:
         self._end_expired()
         return [(region, word) for (region, _), leased in self._demands.items() for word in leased.value]
 
+    async def cry(self, session: Session, cry: Cry) -> None:
+        self._require_open(session)
+        self._next_revision()
+        for listener in self._listeners:
+            listener.put_nowait(cry)
+
+    async def cries(self) -> AsyncGenerator[Sequence[Cry], None]:
+        queue: asyncio.Queue[Cry] = asyncio.Queue()
+        self._listeners.append(queue)
+        try:
+            while True:
+                yield (await queue.get(),)
+        finally:
+            self._listeners.remove(queue)
+
     async def lead(self, session: Session, name: str) -> Fence | None:
         self._end_expired()
         if self._leader is None:
@@ -287,8 +312,8 @@ class MemoryCoordination:
 
     async def _wait_for_change(self) -> None:
         changed = asyncio.Event()
-        self._waiting.add(changed)
+        self._waiting[changed] = None
         try:
             await changed.wait()
         finally:
-            self._waiting.discard(changed)
+            del self._waiting[changed]

@@ -47,7 +47,7 @@ async def _leave_to_agents(*_: Any) -> bool:
     return True
 
 
-ABLATED: Final[Sequence[tuple[str, str, tuple[Any, str, Any]]]] = (
+ABLATED: Final[Sequence[tuple[Any, ...]]] = (
     (
         "trusted-only",
         "a database that may lack commits admits nothing",

@@ -189,7 +189,7 @@ ABLATED: Final = (
     ("raise-last", "a slice is raised only after its revision was read", (processes, "claim", _raise_first)),
     ("decrease-what-is-free", "a slice never falls below what is spent", (slices, "apply", _whatever_is_spent)),
     ("grant-from-the-pool", "a grant takes out of the pool what it gives", (steps, "grant", _grant_more)),
-    ("frozen-not-named", "no round moves from, to, or grants to a frozen region", (rounds, "_state", _frozen_or_not)),
+    ("frozen-not-named", "no round moves from, to, or grants to a frozen region", (rounds, "state_of", _frozen_or_not)),
     (
         "thaw-after-reading",
         "a region thaws only once it has re-read the allocations",

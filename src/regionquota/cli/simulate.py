@@ -1,0 +1,180 @@
+"""regionquota simulate."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Annotated, Final
+
+import typer
+
+from regionquota.cli.frame import (
+    ConfigOption,
+    JsonOption,
+    ScopeOption,
+    command,
+    configuration,
+    err,
+    out,
+    print_json,
+    print_table,
+)
+from regionquota.cli.simulate_live import Wanted, look
+from regionquota.core.quota import GLOBAL_SCOPE
+from regionquota.errors import InvalidRequest
+from regionquota.simulator.demand import Workload, with_regions, workload
+from regionquota.simulator.live import parse_duration, scenario_of
+from regionquota.simulator.page import page
+from regionquota.simulator.policies import ABOUT
+from regionquota.simulator.report import Figures, Report, report
+from regionquota.simulator.scenario import POLICIES, Scenario, otherwise, read_scenario
+from regionquota.simulator.side_by_side import SideBySide
+
+EXAMPLES: Final = (
+    "Examples: regionquota simulate simulations/partition.toml --html partition.html · "
+    "regionquota simulate simulations/trace_sun.toml --trace demand.csv --bins 300 --set quota.limit_factor=1.0 · "
+    "regionquota simulate --from-live http://127.0.0.1:8080 --cut eu --for 1h"
+)
+_SAY_S: Final = 2.0
+
+
+@command
+async def simulate_(
+    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO.toml", help="See simulations/.")] = None,
+    policy: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help=f"Only these: {', '.join(POLICIES)}. Repeat it for more.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help="Demand, in place of what the scenario names.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same report.")] = None,
+    bins: Annotated[int | None, typer.Option(min=1, max=100_000, help="Simulate only so many.")] = None,
+    say: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Otherwise than in the file: --set demand.bin_s=30."),
+    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots there.")] = None,
+    from_live: Annotated[
+        str | None, typer.Option(metavar="URL", help="Limits, slices and demand of what runs: a region's server.")
+    ] = None,
+    cut: Annotated[str | None, typer.Option(metavar="REGION", help="Live: what if it is cut off ...")] = None,
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="... for so long: 90s, 30m, 1h.")] = "1h",
+    tenant: Annotated[str | None, typer.Option(help="Live: whose quota. Default: what is asked for most.")] = None,
+    resource: Annotated[str | None, typer.Option(help="Live: of what.")] = None,
+    scope: ScopeOption = GLOBAL_SCOPE,
+    config: ConfigOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Play a scenario in virtual time, by this product and by other policies, side by side.
+
+    Exit status 1 if the product admitted more than the limit in any bin.
+    """
+    words = list(say or [])
+    words += [] if seed is None else [f"seed={seed}"]
+    words += [] if bins is None else [f"demand.bins={bins}"]
+    if from_live is not None and scenario is None and trace is None:
+        for_s = parse_duration(for_)
+        live = await look(configuration(config), Wanted(from_live, tenant, resource, scope))
+        plain, assumed = scenario_of(live, cut, for_s)
+        wanted = otherwise(plain, words, from_live)
+        work = workload(wanted, Path(), assumed)
+    elif scenario is not None and from_live is None and (cut, tenant, resource) == (None, None, None):
+        wanted = with_regions(
+            read_scenario(scenario, words, None if trace is None else trace.resolve()), scenario.parent
+        )
+        work = workload(wanted, scenario.parent)
+    else:
+        raise InvalidRequest(
+            "scenario",
+            "give a scenario's file, or --from-live URL: --trace goes with the one, --cut, --tenant and --resource "
+            "with the other",
+        )
+    _tell(await _play(wanted, work, policy), html, json=json)
+
+
+async def _play(scenario: Scenario, work: Workload, policies: Sequence[str] | None) -> Report:
+    chosen = _chosen(policies or scenario.policies)
+    outcomes = await SideBySide(scenario, work, _Progress(work.bins)).play(chosen)
+    return report(scenario, work, outcomes, chosen)
+
+
+def _tell(found: Report, html: Path | None, *, json: bool) -> None:
+    if html is not None:
+        _write(html, page(found))
+    if json:
+        print_json(found.plain())
+    else:
+        _print(found)
+    if not found.is_safe:
+        raise typer.Exit(1)
+
+
+def _chosen(policies: Sequence[str]) -> Sequence[str]:
+    for name in policies:
+        if name not in POLICIES:
+            raise InvalidRequest("policy", f'unknown policy "{name}": known are {", ".join(POLICIES)}')
+    return [name for name in POLICIES if name in policies]
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest("html", f"cannot write {file}: {error.strerror}") from error
+
+
+class _Progress:
+    """On standard error, every few seconds."""
+
+    def __init__(self, bins: int) -> None:
+        self._bins = bins
+        self._said_at = monotonic()
+
+    def __call__(self, done: Mapping[str, int]) -> None:
+        if not done or monotonic() - self._said_at < _SAY_S:
+            return
+        self._said_at = monotonic()
+        told = ", ".join(f"{name} {min(count, self._bins):,}" for name, count in sorted(done.items()))
+        err.print(f"of {self._bins:,} bins: {told}", highlight=False)
+
+
+def _print(found: Report) -> None:
+    scenario, work = found.scenario, found.work
+    out.print(f"{scenario.name}: {scenario.shows}", style="bold", highlight=False, markup=False)
+    out.print(
+        f"{len(work.requests):,} requests in {work.bins:,} bins of {work.bin_s:g} s, {len(work.regions)} regions, "
+        f"limit {work.limit:,} per bin, seed {scenario.seed}",
+        highlight=False,
+    )
+    for note in work.notes:
+        out.print(note, style="dim", highlight=False, markup=False)
+    columns = (
+        "policy", "admitted", "% of\noracle", "false\ndenials", "over-\nshoot",
+        "moves\n/1,000", "writes\n/1,000", "Jain's\nindex",
+    )  # fmt: skip
+    print_table(columns, [_row(name, figures) for name, figures in found.figures.items()])
+    for name, figures in found.figures.items():
+        if figures.waits and figures.waits["count"]:
+            waits = figures.waits
+            out.print(
+                f"{name}: {waits['count']:,} waited and were served: half within {waits['p50_ms']:g} ms, 90 % within "
+                f"{waits['p90_ms']:g} ms, 99 % within {waits['p99_ms']:g} ms, all within {waits['max_ms']:g} ms",
+                highlight=False,
+            )
+    out.print(
+        "moves: changes of an owner; writes: to etcd; both for 1,000 units admitted", style="dim", highlight=False
+    )
+    for name in found.figures:
+        out.print(f"{name}: {ABOUT[name]}", style="dim", highlight=False, markup=False)
+
+
+def _row(name: str, figures: Figures) -> Sequence[object]:
+    return (
+        name,
+        figures.admitted,
+        round(100 * figures.admitted_of_oracle, 2),
+        figures.false_denials,
+        figures.overshoot,
+        figures.moves_per_1000,
+        figures.etcd_writes_per_1000,
+        round(figures.jain, 4),
+    )

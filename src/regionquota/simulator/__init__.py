@@ -1,0 +1,1 @@
+"""What a deployment would do with a demand: the product's own planner, agents and services, in virtual time."""

@@ -1,0 +1,84 @@
+"""A scenario of what runs: limits, slices and demand as they are now, and a region that is cut off."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from regionquota.core.quota import Region
+from regionquota.errors import InvalidRequest
+
+PERIODS_S: Final = {"minute": 60.0, "hour": 3600.0, "day": 86_400.0}
+BEFORE_S: Final = 600.0
+"""So long all is well before the region is cut off, and again afterwards."""
+MAX_UNITS: Final = 100_000
+"""Asked for within the scenario; of more, one unit stands for several."""
+_UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST_S: Final = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """One consumable quota of a running deployment. `rates` are the units per second that each region is asked for."""
+
+    name: str
+    period: str
+    limit: int
+    slices: Mapping[Region, int]
+    weights: Mapping[Region, int]
+    rates: Mapping[Region, float]
+    watched_s: float
+
+
+def parse_duration(text: str) -> float:
+    """`1h`, `90m` or `30s`, in seconds. Raises `InvalidRequest`."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh])", text.strip())
+    seconds = float(found[1]) * _UNITS_S[found[2]] if found else math.nan
+    if not 1 <= seconds <= LONGEST_S:
+        raise InvalidRequest("for", f'--for takes a time from 1s to 24h, as in 90s, 30m or 1h, got "{text}"')
+    return seconds
+
+
+def scenario_of(live: Live, cut: Region | None, for_s: float) -> tuple[dict[str, Any], Sequence[str]]:
+    """What is to be played, as a scenario's file would say it, and what is assumed. Raises `InvalidRequest`."""
+    bin_s = PERIODS_S.get(live.period)
+    if bin_s is None:
+        raise InvalidRequest(
+            "resource", f"{live.name} is counted per {live.period}: a minute, an hour or a day is simulated"
+        )
+    regions = sorted({*live.slices, *live.weights})
+    if cut is not None and cut not in regions:
+        raise InvalidRequest("cut", f'--cut: unknown region "{cut}": known are {", ".join(regions)}')
+    before = math.ceil(BEFORE_S / bin_s) * bin_s
+    bins = math.ceil((2 * before + for_s) / bin_s)
+    each = max(1, math.ceil(sum(live.rates.values()) * bins * bin_s / MAX_UNITS))
+    shows = f"What {live.name} is as it runs" + (
+        "." if cut is None else f", and what if {cut} reaches nobody for {for_s / 60:g} minutes."
+    )
+    event = {"what": "partition", "region": cut, "at_s": before, "until_s": before + for_s}
+    plain = {
+        "name": f"{live.name}, live",
+        "shows": shows,
+        "regions": {name: {"weight": live.weights.get(name, 100)} for name in regions},
+        "demand": {
+            "rates": {name: live.rates.get(name, 0.0) / each for name in regions}, "bins": bins, "bin_s": bin_s,
+        },
+        "quota": {
+            "limit": live.limit // each,
+            "slices": {name: live.slices.get(name, 0) // each for name in regions},
+        },
+        "events": [] if cut is None else [event],
+    }  # fmt: skip
+    return plain, _assumed(live, each)
+
+
+def _assumed(live: Live, each: int) -> Sequence[str]:
+    rates = ", ".join(f"{name} {rate:.3g}/s" for name, rate in sorted(live.rates.items()))
+    notes = [
+        f"demand goes on as it was seen for {live.watched_s:.0f} s, at random around it: {rates}",
+        "what was denied counts as asked for, also where it was asked for again",
+        "each period begins with nothing used; regions have today's slices and weights",
+        "the product's shipped settings, 100 ms between each region and etcd",
+    ]
+    return [*notes, f"one unit stands for {each:,}"] if each > 1 else notes

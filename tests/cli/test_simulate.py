@@ -1,0 +1,108 @@
+"""regionquota simulate: what it refuses, and what it answers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from regionquota.cli import app
+
+SCENARIO = """
+name = "small"
+shows = "Three regions follow the sun."
+wait_s = 1
+[regions]
+eu = {}
+us = {}
+ap = {}
+[demand]
+shape = "follow_the_sun"
+bins = 10
+bin_s = 30
+mean = 20
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    (tmp_path / "small.toml").write_text(SCENARIO)
+    return str(tmp_path / "small.toml")
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["simulate", *arguments], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert "Traceback" not in result.output
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--policy", "best"], 'unknown policy "best": known are oracle, static, periodic, ours, leases, pull'),
+        (["--bins", "0"], "--bins"),
+        (["--seed", "-1"], "--seed"),
+        (["--set", "demand.bins"], "--set takes FIELD=VALUE"),
+        (["--set", "demand.bins=many"], "$.demand.bins"),
+        (["--trace", "/none.csv"], "cannot read /none.csv"),
+        (["--html", "/none/page.html"], "cannot write /none/page.html"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(file: str, options: list[str], says: str) -> None:
+    code, output = run(file, *options)
+    assert 2 == code
+    assert says in " ".join(output.split())
+
+
+def test_a_scenario_that_is_not_there_is_named() -> None:
+    code, output = run("/none.toml")
+    assert 2 == code
+    assert "cannot read /none.toml" in output
+
+
+def test_the_last_line_of_json_is_the_report(file: str) -> None:
+    code, output = run(file, "--json")
+    assert 0 == code
+    told = json.loads(output.splitlines()[-1])
+    assert ["oracle", "static", "periodic", "ours", "leases", "pull"] == list(told["policies"])
+    assert ("small", 1, 300.0) == (told["scenario"], told["seed"], told["seconds"])
+    assert 1.0 == told["policies"]["oracle"]["admitted_of_oracle"]
+    assert 0 == told["policies"]["ours"]["overshoot"]
+
+
+def test_only_the_policies_asked_for_are_told(file: str) -> None:
+    _, output = run(file, "--policy", "static", "--json", "--bins", "3", "--seed", "7")
+    told = json.loads(output.splitlines()[-1])
+    assert (["static"], 3, 7) == (list(told["policies"]), told["bins"], told["seed"])
+
+
+def test_the_table_says_what_the_scenario_shows_and_what_each_policy_is(file: str) -> None:
+    code, output = run(file, "--bins", "3")
+    assert 0 == code
+    assert "small: Three regions follow the sun." in output
+    assert "ours: this product as it is shipped" in output
+    assert "waited and were served" in output
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "2"])
+def test_the_same_seed_gives_the_same_report_byte_for_byte(file: str, tmp_path: Path, hash_seed: str) -> None:
+    def report(seed: str) -> tuple[bytes, bytes]:
+        page = tmp_path / f"{seed}.html"
+        done = subprocess.run(
+            [sys.executable, "-m", "regionquota", "simulate", file, "--json", "--html", str(page)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        )
+        return done.stdout, page.read_bytes()
+
+    assert report("0") == report(hash_seed)
+
+
+def test_help_shows_examples() -> None:
+    code, output = run("--help")
+    assert 0 == code
+    assert "simulations/partition.toml --html" in output

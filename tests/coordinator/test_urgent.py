@@ -1,0 +1,111 @@
+"""A region that runs short between two rounds is served at once, by the coordinator that leads."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.clocks import HandClock
+
+from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.coordinator.coordinator import Coordinator, Tempo
+from regionquota.coordinator.urgent import Cries
+from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, grant, new_allocation
+from regionquota.core.demand import Demand
+from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.rebalancing import Policy
+from regionquota.ports import Presence, RegionRecord, Session
+from regionquota.urgency_ports import Cry
+
+QUOTA = QuotaKey("acme", "vcpu")
+ROUND_S = 3600.0
+
+
+@pytest.fixture
+def etcd() -> MemoryCoordination:
+    return MemoryCoordination(HandClock())
+
+
+async def region(etcd: MemoryCoordination, name: str) -> Session:
+    await etcd.swap_region(RegionRecord(name), 0)
+    session = await etcd.open_session(1000)
+    await etcd.announce(session, Presence(name, f"{name}-1", "", 1))
+    return session
+
+
+def says(in_use: int, denied: int = 0, slice_: int = 50) -> Demand:
+    return Demand(QUOTA, slice_, in_use, 0, granted=10, denied=denied, seconds=1.0)
+
+
+@pytest.fixture
+async def coordinator(etcd: MemoryCoordination) -> AsyncIterator[Coordinator]:
+    """It has made its round, and makes the next in an hour."""
+    first = new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(100, 1))
+    await etcd.swap(QUOTA, 0, grant(first, {"eu": 50, "us": 50}))
+    one = Coordinator(
+        "one", etcd, etcd, HandClock(), Policy(), Tempo(ROUND_S, 1000, 0.0, 0.05), cries=Cries(etcd, fresh_s=5.0)
+    )
+    one.start()
+    await asyncio.sleep(0.05)
+    yield one
+    await one.stop()
+
+
+async def document(etcd: MemoryCoordination) -> Allocation:
+    _, known = await etcd.read(QUOTA)
+    assert known is not None
+    return known
+
+
+async def planned(etcd: MemoryCoordination, *, within_s: float = 5.0) -> Allocation:
+    async with asyncio.timeout(within_s):
+        while not (await document(etcd)).moves:
+            await asyncio.sleep(0.01)
+    return await document(etcd)
+
+
+async def begun(etcd: MemoryCoordination, coordinator: Coordinator) -> dict[str, Session]:
+    sessions = {name: await region(etcd, name) for name in ("eu", "us")}
+    await coordinator.hold()
+    await coordinator.plan()  # it has heard of both regions
+    await etcd.report(sessions["us"], "us", "us-1", [says(0)])
+    await etcd.report(sessions["eu"], "eu", "eu-1", [says(0)])
+    return sessions
+
+
+async def test_a_cry_is_planned_at_once(etcd: MemoryCoordination, coordinator: Coordinator) -> None:
+    sessions = await begun(etcd, coordinator)
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
+    (move,) = (await planned(etcd)).moves
+    assert ("us", "eu") == (move.source, move.target)
+    assert 0 < move.amount <= 50
+
+
+async def test_a_coordinator_that_does_not_lead_plans_nothing(
+    etcd: MemoryCoordination, coordinator: Coordinator
+) -> None:
+    sessions = await begun(etcd, coordinator)
+    await coordinator._session.close()  # type: ignore[union-attr]
+    assert await etcd.lead(await etcd.open_session(1000), "two") is not None
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
+    await asyncio.sleep(0.3)
+    assert () == (await document(etcd)).moves
+
+
+async def test_who_cried_a_moment_ago_is_not_asked_to_give(etcd: MemoryCoordination, coordinator: Coordinator) -> None:
+    sessions = await begun(etcd, coordinator)
+    await etcd.cry(sessions["us"], Cry("us", "us-1", (says(50, denied=3),)))
+    (move,) = (await planned(etcd)).moves
+    assert "eu" == move.source
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
+    await asyncio.sleep(0.3)
+    assert () == (await document(etcd)).moves
+
+
+async def test_other_quotas_are_left_alone(etcd: MemoryCoordination, coordinator: Coordinator) -> None:
+    sessions = await begun(etcd, coordinator)
+    other = QuotaKey("acme", "disk")
+    idle = new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(100, 1))
+    revision = await etcd.swap(other, 0, grant(idle, {"eu": 90}))
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
+    await planned(etcd)
+    assert revision == (await etcd.read(other))[0]

@@ -1,0 +1,98 @@
+"""One move at once for a region that runs short."""
+
+from collections.abc import Collection
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.builders import allocation
+
+from regionquota.core.allocation import Allocation, Move
+from regionquota.core.demand import Need
+from regionquota.core.rebalancing import Plan, PlannedMove, RegionState
+from regionquota.core.relief import relieve
+
+REGIONS = {name: RegionState() for name in ("eu", "us", "ap")}
+
+
+def uses(in_use: int, rate: float = 1.0) -> Need:
+    return Need(in_use, growth=rate, seconds=5.0)
+
+
+def plan(
+    known: Allocation, short: Collection[str], needs: dict[str, Need], smallest: int = 3, **states: RegionState
+) -> Plan:
+    return relieve(known, needs, short, REGIONS | states, smallest)
+
+
+def test_the_one_that_can_spare_most_gives() -> None:
+    needs = {"eu": uses(100), "us": uses(60), "ap": uses(20)}
+    made = plan(allocation(300, eu=100, us=100, ap=100), ["eu"], needs)
+    assert Plan({}, (PlannedMove("ap", "eu", 40),)) == made
+
+
+def test_both_have_the_same_time_left_afterwards() -> None:
+    needs = {"eu": uses(100, 30.0), "us": uses(60, 10.0)}
+    (move,) = plan(allocation(200, eu=100, us=100), ["eu"], needs).moves
+    assert 30 == move.amount  # 30 units at 30/s, and 10 at 10/s
+
+
+def test_the_pool_comes_first() -> None:
+    made = plan(allocation(300, eu=100, us=100), ["eu"], {"eu": uses(100), "us": uses(0)})
+    assert Plan({"eu": 100}, ()) == made
+
+
+def test_little_is_moved_only_to_who_has_nothing_left() -> None:
+    known = allocation(200, eu=100, us=100)
+    assert () == plan(known, ["eu"], {"eu": uses(99), "us": uses(96)}).moves
+    assert 2 == plan(known, ["eu"], {"eu": uses(100), "us": uses(96)}).moves[0].amount
+
+
+def test_nothing_is_left_anywhere() -> None:
+    assert Plan({}, ()) == plan(allocation(200, eu=100, us=100), ["eu"], {"eu": uses(100), "us": uses(100)})
+
+
+def test_who_runs_short_does_not_give() -> None:
+    needs = {"eu": uses(100), "us": uses(90), "ap": uses(100)}
+    assert () == plan(allocation(300, eu=100, us=100, ap=100), ["eu", "us"], needs).moves
+
+
+def test_a_donor_gives_to_one_at_a_time() -> None:
+    needs = {"eu": uses(100), "us": uses(100), "ap": uses(0)}
+    made = plan(allocation(300, eu=100, us=100, ap=100), ["eu", "us"], needs)
+    assert ["ap"] == [move.source for move in made.moves]
+
+
+def test_a_move_that_was_requested_before_still_stands() -> None:
+    known = allocation(300, eu=100, us=100, ap=100, moves=[Move("1", "ap", "us", 10)])
+    made = plan(known, ["eu"], {"eu": uses(100), "us": uses(50), "ap": uses(0)})
+    assert (PlannedMove("ap", "us", 10),) == made.moves
+
+
+def test_a_donor_that_runs_short_itself_is_asked_no_more() -> None:
+    known = allocation(300, eu=100, us=100, ap=100, moves=[Move("1", "us", "eu", 10)])
+    made = plan(known, ["eu", "us"], {"eu": uses(100), "us": uses(100), "ap": uses(0)})
+    assert {"ap"} == {move.source for move in made.moves}
+
+
+def test_frozen_draining_and_unknown_regions_are_left_alone() -> None:
+    needs = {"eu": uses(100), "us": uses(0), "nowhere": uses(0)}
+    known = allocation(300, eu=100, us=100, nowhere=100)
+    assert Plan({}, ()) == plan(known, ["eu"], needs, us=RegionState(frozen=True))
+    assert Plan({}, ()) == plan(known, ["eu"], needs, eu=RegionState(draining=True))
+    assert Plan({}, ()) == plan(known, ["nowhere"], needs)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["eu", "us", "ap"]), st.integers(0, 100), min_size=1),
+    st.dictionaries(st.sampled_from(["eu", "us", "ap"]), st.builds(uses, st.integers(0, 120), st.floats(0, 100))),
+    st.sets(st.sampled_from(["eu", "us", "ap"])),
+    st.integers(0, 50),
+)  # fmt: skip
+def test_nobody_is_asked_for_what_it_uses_and_nothing_is_granted_twice(
+    slices: dict[str, int], needs: dict[str, Need], short: set[str], pool: int
+) -> None:
+    made = plan(allocation(sum(slices.values()) + pool, **slices), short, needs, 1)
+    assert sum(made.grants.values()) <= pool
+    for move in made.moves:
+        assert 0 < move.amount <= slices.get(move.source, 0) - needs[move.source].in_use
+    assert len({move.source for move in made.moves}) == len(made.moves)

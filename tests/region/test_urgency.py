@@ -1,0 +1,100 @@
+"""What runs short is cried out at once, and not before it has to be."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+from tests.clocks import HandClock
+from tests.core.builders import QUOTA, allocation
+
+from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.adapters.memory.region_store import MemoryRegionStore
+from regionquota.core.demand import Demand
+from regionquota.core.quota import QuotaKey
+from regionquota.ports import Session
+from regionquota.region.demand import DemandMeter
+from regionquota.region.urgency import MAX_QUOTAS, Urgency
+from regionquota.urgency_ports import Cry
+
+
+class Board(MemoryCoordination):
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.cried: list[Cry] = []
+
+    async def cry(self, session: Session, cry: Cry) -> None:
+        self.cried.append(cry)
+
+
+class Region:
+    def __init__(self) -> None:
+        self.clock = HandClock()
+        self.board = Board(self.clock)
+        self.store = MemoryRegionStore("eu")
+        self.meter = DemandMeter(self.clock.now())
+        self.session: Session | None = None
+        self.urgency = Urgency(
+            "eu", "eu-1", self.board, self.store, self.meter, self.clock, lambda: self.session, pause_s=0.0, lead_s=2.0
+        )
+
+    async def words(self) -> Sequence[Demand]:
+        """Of one cry, if there is one."""
+        before = len(self.board.cried)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await self.urgency.serve()
+        return [word for cry in self.board.cried[before:] for word in cry.words]
+
+
+@pytest.fixture
+async def region() -> Region:
+    made = Region()
+    made.session = await made.board.open_session(1000)
+    await made.store.apply(QUOTA, allocation(100, eu=50), 1, made.clock.now())
+    return made
+
+
+async def test_nothing_is_cried_while_nothing_runs_short(region: Region) -> None:
+    assert [] == await region.words()
+
+
+async def test_what_is_denied_is_cried_with_what_was_counted_so_far(region: Region) -> None:
+    region.meter.denied(QUOTA, 3)
+    region.clock.seconds += 1
+    region.urgency.run_short(QUOTA, 0)
+    (word,) = await region.words()
+    assert (QUOTA, 50, 3, 1.0) == (word.key, word.slice, word.denied, word.seconds)
+    assert 3 == region.meter.take(region.clock.now()).words(await region.store.holdings())[0].denied  # still reported
+
+
+async def test_room_that_lasts_longer_than_help_takes_is_no_reason(region: Region) -> None:
+    region.meter.granted(QUOTA, 10)
+    region.clock.seconds += 10  # one a second
+    region.urgency.run_short(QUOTA, 3)
+    assert [] == await region.words()
+    region.urgency.run_short(QUOTA, 2)
+    assert 1 == len(await region.words())
+
+
+async def test_the_rate_is_that_of_this_report_and_the_last(region: Region) -> None:
+    region.meter.granted(QUOTA, 100)
+    region.clock.seconds += 5
+    region.meter.take(region.clock.now())
+    region.clock.seconds += 5
+    assert 10.0 == region.meter.rate(QUOTA, region.clock.now())
+
+
+async def test_without_a_session_nothing_is_cried(region: Region) -> None:
+    region.session = None
+    region.urgency.run_short(QUOTA, 0)
+    assert [] == await region.words()
+
+
+async def test_many_quotas_are_cried_in_turns(region: Region) -> None:
+    keys = [QuotaKey("acme", f"r{number}") for number in range(MAX_QUOTAS + 1)]
+    for key in keys:
+        await region.store.apply(key, allocation(100, eu=50), 1, region.clock.now())
+        region.urgency.run_short(key, 0)
+    assert MAX_QUOTAS == len(await region.words())
+    assert 1 == len(await region.words())
