@@ -20,6 +20,8 @@ from regionquota.explorer.starts import starts
 _REPORT_S: Final = 1.0
 _COLLECT_EVERY: Final = 500
 """Runs. Python's own rhythm costs a quarter of the time."""
+_SHARED: Final = 500
+"""One run in so many counts once for two workers: both did it, or its digest shares a bit with one of the other's."""
 _MOST_VIOLATIONS: Final = 20
 """Enough to look at; the first is shrunk."""
 
@@ -161,6 +163,8 @@ class _Worker:
         self._options = options
         self._seed = options.first_seed + number
         self._wanted = options.runs // options.workers + (number < options.runs % options.workers)
+        if options.workers > 1:
+            self._wanted += self._wanted // _SHARED
         self._on_progress = on_progress
         self._tally = Tally()
         self._paths = Seen()

@@ -197,10 +197,11 @@ class Agent(Process):
 
     def compare(self) -> Work:
         """It needs a list of what is, not of what was."""
-        etcd = self.etcd
-        if self.bond is None:
+        bond = self.bond
+        if bond is None:
             etcd = EtcdPort(self.world, self.world.etcd, self.region, lagging=False)
-        return Trust(self.region, etcd, self.store, self.clock).step()
+            return Trust(self.region, etcd, self.store, self.clock).step()
+        return Trust(self.region, self.etcd, self.store, self.clock, lambda: bond.is_evicted).step()
 
     def compare_at_once(self) -> None:
         try:

@@ -120,7 +120,7 @@ def _settle_in(world: World, serial: int) -> None:
         _ask_for_moves(world)
     world.check()
     if serial % 6 == _SPENT:
-        _turn_early(world, hand_over=serial % 12 == _SPENT)
+        _turn_early(world, hand_over=serial % 12 != _SPENT)
 
 
 def _spend(world: World, serial: int) -> None:
