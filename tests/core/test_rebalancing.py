@@ -174,6 +174,23 @@ def test_nothing_below_the_smallest_useful_size_is_moved() -> None:
     assert ({}, ()) == (dict(planned.grants), tuple(planned.moves))
 
 
+def test_at_rest_weights_are_followed_more_closely_than_while_anybody_asks() -> None:
+    allocation = split(1000, eu=500, us=400)
+    regions = {"eu": RegionState(weight=160), "us": RegionState(weight=100)}
+    resting, asking = (
+        plan(allocation, {"eu": Need(), "us": Need(growth=growth)}, regions, POLICY, ROUND_S) for growth in (0, 0.01)
+    )
+    assert {"eu": 553, "us": 346} == carried_out(allocation, resting, {}).slices
+    assert ({}, ()) == (dict(asking.grants), tuple(asking.moves))
+
+
+def test_a_few_units_at_rest_are_not_followed() -> None:
+    allocation = split(50, eu=24, us=21)
+    regions = {"eu": RegionState(weight=100), "us": RegionState(weight=110)}
+    planned = plan(allocation, {"eu": Need(in_use=1), "us": Need(in_use=1)}, regions, POLICY, ROUND_S)
+    assert ({}, ()) == (dict(planned.grants), tuple(planned.moves))
+
+
 def test_a_limit_of_3_over_5_regions_lives_in_the_pool_until_it_is_needed() -> None:
     idle = dict.fromkeys(REGIONS, Need())
     assert {} == plan(split(3), idle, everybody, POLICY, ROUND_S).grants

@@ -20,7 +20,7 @@ from regionquota.core.quota import Region
 class Policy:
     """`pool_share` of the limit is kept for claims while the needs fit. Nothing below `smallest_move_share` of the
     limit is moved, but for a region that denies, drains, or has to give up a lowered limit; nothing below
-    `idle_move_share` to a region that has what it needs.
+    `idle_move_share` to a region that has what it needs, or a third of that once nobody asks for anything.
 
     A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of a Poisson
     arrival of that size, and what was denied in a round.
@@ -56,6 +56,7 @@ class Plan:
 
 
 NOTHING: Final = Plan({}, ())
+_FEW_UNITS: Final = 10
 
 
 class Wish(NamedTuple):
@@ -83,6 +84,8 @@ def plan(
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
     idle = max(1, int(allocation.limit * policy.idle_move_share))
+    if all(need.growth == 0 and need.denied == 0 for need in needs.values()):
+        idle = _idle_at_rest(idle)
     draining = {region for region in wishes if regions[region].draining}
     return _emit(allocation, wanted, wishes, draining, smallest, idle)
 
@@ -185,6 +188,14 @@ def _match(
             gives[giver] -= amount
             takes[taker] -= amount
     return pairs
+
+
+def _idle_at_rest(idle: int) -> int:
+    """No noise has to be damped when nothing is asked for, so that weights can be followed more closely.
+
+    But not to the unit: single reserves would be followed by moves of their own.
+    """
+    return max(idle // 3, min(idle, _FEW_UNITS))
 
 
 def _largest_first(amounts: Mapping[Region, int]) -> dict[Region, int]:
