@@ -44,7 +44,7 @@ async def run_round(
     """Of `known` documents only the active ones are looked at; where they are not known all are read."""
     states = {name: state_of(record) for name, record in records.items()}
     reports = await directory.demand()
-    demand = needs(reports)
+    demand = needs(reports, now)
     evicted_before = any(record.is_evicted for record in records.values())
     if known is None or not known.is_complete:
         _, documents = await allocations.list()
@@ -81,7 +81,7 @@ async def run_urgent(
     newer = {(region, word.key) for region, word in heard.lately}
     reports = [(at, word) for at, word in await directory.demand() if word.key in short and (at, word.key) not in newer]
     reports += [(at, word) for at, word in heard.lately if word.key in short]
-    demand = needs(reports)
+    demand = needs(reports, now)
     documents = [Stored(key, *await allocations.read(key)) for key in short]
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:

@@ -1,7 +1,7 @@
 """What is done at once for a region that runs short while the pool is empty: one move, from where most is idle."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from regionquota.core.allocation import Allocation
@@ -15,8 +15,11 @@ _IDLE: Final = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class _Side:
+    """`left` units of headroom, asked for at `rate` per second, up to `size` at once."""
+
     left: int
     rate: float
+    size: int
 
 
 def relieve(
@@ -26,11 +29,11 @@ def relieve(
     regions: Mapping[Region, RegionState],
     smallest: int,
 ) -> Plan:
-    """For each region of `short`: the pool, or one move from the region that can spare most.
+    """For each region of `short`: the pool, and if that is not enough a move from the region that can spare most.
 
-    So much that both have the same time left until they run out, at the rate at which they are asked now. Nothing below
-    `smallest` units moves, but to a region that has nothing left. A move that was requested before still stands,
-    unless its donor runs short itself.
+    So much that both have the same time left until they run out, at the rate at which they are asked now; from several
+    regions if one has not got what is asked for at once. Nothing below `smallest` units moves, but to a region that
+    cannot serve a single request. A move that was requested before still stands, unless its donor runs short itself.
     """
     grants: dict[Region, int] = {}
     standing = [move for move in allocation.moves if move.source not in short]
@@ -45,23 +48,44 @@ def relieve(
     for region in sorted(short):
         if region not in sides or regions[region].draining or region in busy:
             continue
+        taker = sides[region]
         if pool:
             grants[region] = pool
+            taker = replace(taker, left=taker.left + pool)
             pool = 0
-            continue
-        donors = {
-            other: _spared(side, sides[region]) for other, side in sides.items() if other not in {region, *busy, *short}
-        }
-        donor = max(sorted(donors), key=lambda other: donors[other], default=None)
-        if donor is None or donors[donor] < (1 if sides[region].left <= 0 else smallest):
-            continue
-        moves.append(PlannedMove(donor, region, donors[donor]))
-        busy |= {donor, region}
+            if taker.left >= taker.size:
+                continue
+        donors = {other: side for other, side in sides.items() if other not in {region, *busy, *short}}
+        given = _given(taker, donors, smallest)
+        moves += [PlannedMove(donor, region, amount) for donor, amount in given.items()]
+        if given:
+            busy |= {region, *given}
     return Plan(grants, tuple(moves))
 
 
 def _side(allocation: Allocation, region: Region, need: Need) -> _Side:
-    return _Side(max(0, allocation.slice_of(region) - need.in_use), max(_IDLE, need.growth + need.denied))
+    left = max(0, allocation.slice_of(region) - need.in_use)
+    return _Side(left, max(_IDLE, need.growth + need.denied), max(1, need.largest))
+
+
+def _given(taker: _Side, donors: Mapping[Region, _Side], smallest: int) -> Mapping[Region, int]:
+    spared = {name: _spared(donor, taker) for name, donor in donors.items()}
+    best = max(sorted(spared), key=lambda name: spared[name], default=None)
+    if best is None:
+        return {}
+    if taker.left + spared[best] >= taker.size:
+        return {best: spared[best]} if spared[best] >= (1 if taker.left < taker.size else smallest) else {}
+    return _collected(taker.size - taker.left, donors)
+
+
+def _collected(missing: int, donors: Mapping[Region, _Side]) -> Mapping[Region, int]:
+    """So much, from as few as have it; all that there is if that is less, as crumbs are of no use to anybody."""
+    found: dict[Region, int] = {}
+    for name in sorted(donors, key=lambda name: (-donors[name].left, name)):
+        amount = min(donors[name].left, missing - sum(found.values()))
+        if amount > 0:
+            found[name] = amount
+    return found
 
 
 def _spared(donor: _Side, taker: _Side) -> int:

@@ -51,7 +51,7 @@ class Claims:
         self._allowed = allowed
         self._on_claim = on_claim
         self._on_empty = on_empty
-        self._short: dict[QuotaKey, int] = {}
+        self._short: dict[QuotaKey, tuple[int, int]] = {}
         self._wake = asyncio.Event()
         self._joining: dict[QuotaKey, asyncio.Task[Holding | None]] = {}
         self._unknown_until: dict[QuotaKey, float] = {}
@@ -63,7 +63,8 @@ class Claims:
         if self._pool_of(key) <= 0:
             self._on_empty(key, available)
             return
-        self._short[key] = min(MAX_AMOUNT, self._short.get(key, 0) + units)
+        asked = self._short.get(key)
+        self._short[key] = (units, available) if asked is None else (min(MAX_AMOUNT, asked[0] + units), available)
         self._wake.set()
 
     async def serve(self) -> None:
@@ -74,16 +75,19 @@ class Claims:
         limit = asyncio.Semaphore(PARALLEL)
         failures: list[Unavailable] = []
 
-        async def one(key: QuotaKey, units: int) -> None:
+        async def one(key: QuotaKey, units: int, available: int) -> None:
             async with limit:
                 try:
-                    await self._claim(key, units, enough=units if units <= self._pool_of(key) else 1)
+                    got, _ = await self._claim(key, units, enough=units if units <= self._pool_of(key) else 1)
                 except Unavailable as error:
                     failures.append(error)
+                    return
+                if got < units and self._pool_of(key) < units - got:
+                    self._on_empty(key, available + got)
 
         async with asyncio.TaskGroup() as tasks:
-            for key, units in wanted.items():
-                tasks.create_task(one(key, units))
+            for key, (units, available) in wanted.items():
+                tasks.create_task(one(key, units, available))
         if failures:
             raise failures[0]
 
@@ -107,7 +111,7 @@ class Claims:
             raise EtcdUnavailable(f"no answer from etcd about {key} in {self._join_timeout_s} s") from error
 
     async def _join(self, key: QuotaKey, amount: int) -> Holding | None:
-        step = await self._claim(key, MAX_AMOUNT, enough=amount)
+        _, step = await self._claim(key, MAX_AMOUNT, enough=amount)
         if step.held is None and step.allocation is None:
             holding = await self._store.holding(key)  # another process of this region may be ahead
             if holding is None:
@@ -115,7 +119,7 @@ class Claims:
             return holding
         return step.held
 
-    async def _claim(self, key: QuotaKey, units: int, *, enough: int) -> Step:
+    async def _claim(self, key: QuotaKey, units: int, *, enough: int) -> tuple[int, Step]:
         """Claim up to `units`, again while that brought less than `enough` and the pool has any left."""
         allowed = self._allowed()
         total = 0
@@ -137,7 +141,7 @@ class Claims:
                 break
         if allowed:
             self._on_claim(total)
-        return step
+        return total, step
 
     def _pool_of(self, key: QuotaKey) -> int:
         """As last heard of."""

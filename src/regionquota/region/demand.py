@@ -18,6 +18,7 @@ class _Tally:
     granted: int = 0
     freed: int = 0
     denied: int = 0
+    largest: int = 0
 
 
 _NOTHING: Final = _Tally()
@@ -49,9 +50,20 @@ class Tallied:
                         denied=tally.denied,
                         seconds=self.seconds,
                         epoch=held.epoch,
+                        largest=tally.largest,
+                        at=self.now,
                     )
                 )
         return found
+
+
+def _added(one: _Tally, other: _Tally) -> _Tally:
+    return _Tally(
+        one.granted + other.granted,
+        one.freed + other.freed,
+        one.denied + other.denied,
+        max(one.largest, other.largest),
+    )
 
 
 def busiest(words: list[Demand]) -> list[Demand]:
@@ -84,13 +96,17 @@ class DemandMeter:
         return chosen
 
     def granted(self, key: QuotaKey, amount: int) -> None:
-        self._tally(key).granted += amount
+        tally = self._tally(key)
+        tally.granted += amount
+        tally.largest = max(tally.largest, amount)
 
     def freed(self, key: QuotaKey, amount: int) -> None:
         self._tally(key).freed += amount
 
     def denied(self, key: QuotaKey, amount: int) -> None:
-        self._tally(key).denied += amount
+        tally = self._tally(key)
+        tally.denied += amount
+        tally.largest = max(tally.largest, amount)
 
     def take(self, now: float) -> Tallied:
         """What was counted; starts counting anew."""
@@ -106,14 +122,24 @@ class DemandMeter:
             seconds, units = seconds + self._before.seconds, units + self._asked(self._before.tallies, key)
         return units / max(seconds, 0.1)
 
+    def largest(self, key: QuotaKey) -> int:
+        """Units that somebody asked for at once, since the report before the last."""
+        before = _NOTHING if self._before is None else self._before.tallies.get(key, _NOTHING)
+        return max(before.largest, self._tallies.get(key, _NOTHING).largest)
+
     @staticmethod
     def _asked(tallies: Mapping[QuotaKey, _Tally], key: QuotaKey) -> int:
         tally = tallies.get(key, _NOTHING)
         return tally.granted + tally.denied
 
-    def so_far(self, now: float) -> Tallied:
-        """What was counted until now; goes on counting."""
-        return Tallied(dict(self._tallies), max(now - self.since, 0.0), now)
+    def so_far(self, keys: Iterable[QuotaKey], now: float) -> Tallied:
+        """What was counted of these until now, since the report before the last: a rate over a moment is noise."""
+        seconds = max(now - self.since, 0.0)
+        if self._before is None:
+            return Tallied({key: self._tallies.get(key, _NOTHING) for key in keys}, seconds, now)
+        before = self._before.tallies
+        summed = {key: _added(before.get(key, _NOTHING), self._tallies.get(key, _NOTHING)) for key in keys}
+        return Tallied(summed, self._before.seconds + seconds, now)
 
     def _tally(self, key: QuotaKey) -> _Tally:
         tally = self._tallies.get(key)

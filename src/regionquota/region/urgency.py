@@ -42,8 +42,9 @@ class Urgency:
         self._wake = asyncio.Event()
 
     def run_short(self, key: QuotaKey, available: int) -> None:
-        """Unless what is available lasts longer than help takes."""
-        if available > self._meter.rate(key, self._clock.now()) * self._lead_s:
+        """Unless what is available lasts longer than help takes, and would do for any single request."""
+        lasting = self._meter.rate(key, self._clock.now()) * self._lead_s
+        if available > max(lasting, self._meter.largest(key)):
             return
         self._short[key] = None
         self._wake.set()
@@ -60,6 +61,6 @@ class Urgency:
         session = self._session()
         if session is None:
             return
-        words = self._meter.so_far(self._clock.now()).words(await self._store.holdings_of(chosen))
+        words = self._meter.so_far(chosen, self._clock.now()).words(await self._store.holdings_of(chosen))
         await self._board.cry(session, Cry(self._me, self._instance, words))
         await asyncio.sleep(self._pause_s)

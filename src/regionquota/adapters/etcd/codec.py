@@ -131,16 +131,19 @@ class _Row(msgspec.Struct, array_like=True):
     denied: Units
     seconds: Annotated[float, Meta(ge=0, le=1e9)]
     epoch: Epoch = TIMELESS
+    largest: Units = 0
 
 
 class _Report(Document):
     region: str
     rows: list[_Row]
+    at: Annotated[float, Meta(ge=0, le=1e12)] = 0.0
 
 
 class _ReportOut(Document):
     region: str
     rows: list[msgspec.Raw]
+    at: float
 
 
 _encoder: Final = msgspec.json.Encoder()
@@ -282,17 +285,18 @@ def decode_mark(key: bytes, raw: bytes) -> Mark:
     return Mark(document.threshold, document.epoch, document.at)
 
 
-def encode_report(region: Region, demand: Iterable[Demand]) -> Iterator[bytes]:
-    """One document, or as many as keep below `LARGEST_REPORT` bytes each."""
+def encode_report(region: Region, demand: Sequence[Demand]) -> Iterator[bytes]:
+    """All said at one time. One document, or as many as keep below `LARGEST_REPORT` bytes each."""
     rows: list[msgspec.Raw] = []
     size = 0
+    at = demand[0].at if demand else 0.0
     for row in map(_row_out, demand):
         if rows and size + len(row) > LARGEST_REPORT:
-            yield _encoder.encode(_ReportOut(FORMAT, region, rows))
+            yield _encoder.encode(_ReportOut(FORMAT, region, rows, at))
             rows, size = [], 0
         rows.append(msgspec.Raw(row))
         size += len(row) + 1
-    yield _encoder.encode(_ReportOut(FORMAT, region, rows))
+    yield _encoder.encode(_ReportOut(FORMAT, region, rows, at))
 
 
 def decode_report(key: bytes, raw: bytes) -> tuple[Region, Sequence[Demand]]:
@@ -308,6 +312,8 @@ def decode_report(key: bytes, raw: bytes) -> tuple[Region, Sequence[Demand]]:
             denied=row.denied,
             seconds=row.seconds,
             epoch=row.epoch,
+            largest=row.largest,
+            at=document.at,
         )
         for row in document.rows
     ]
@@ -317,6 +323,6 @@ def _row_out(demand: Demand) -> bytes:
     row = _Row(
         demand.key.tenant, demand.key.resource, demand.key.scope,
         demand.slice, demand.used, demand.reserved,
-        demand.granted, demand.freed, demand.denied, demand.seconds, demand.epoch,
+        demand.granted, demand.freed, demand.denied, demand.seconds, demand.epoch, demand.largest,
     )  # fmt: skip
     return _encoder.encode(row)
