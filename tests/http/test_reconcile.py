@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.contract.test_truth_source import Answers, serving
+from tests.contract.test_truth_source import Answers, answering
 from tests.http.harness import Api, Reply, Server, Start, running, until
 
 from regionquota.config import (
@@ -42,7 +42,7 @@ def config(url: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 async def answers() -> AsyncIterator[Answers]:
-    async with serving() as started:
+    async with answering() as started:
         yield started
 
 
