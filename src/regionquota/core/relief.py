@@ -11,11 +11,13 @@ from regionquota.core.rebalancing import Plan, PlannedMove, RegionState
 
 _IDLE: Final = 1e-3
 """Units per second at least, so that an idle region has some time left and not endless."""
+_FEW: Final = 4.0
+"""Units more or less are no difference between two rates: as many are added to what each was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """`left` units of headroom, asked for at `rate` per second, up to `size` at once."""
+    """`left` units of headroom, asked for at `rate` per second (times the weight), up to `size` at once."""
 
     left: int
     rate: float
@@ -40,7 +42,7 @@ def relieve(
     moves = [PlannedMove(move.source, move.target, move.amount) for move in standing]
     pool = max(0, allocation.pool)
     sides = {
-        region: _side(allocation, region, need)
+        region: _side(allocation.slice_of(region), need, regions[region].weight)
         for region, need in needs.items()
         if region in regions and not regions[region].frozen
     }
@@ -63,9 +65,10 @@ def relieve(
     return Plan(grants, tuple(moves))
 
 
-def _side(allocation: Allocation, region: Region, need: Need) -> _Side:
-    left = max(0, allocation.slice_of(region) - need.in_use)
-    return _Side(left, max(_IDLE, need.growth + need.denied), max(1, need.largest))
+def _side(slice_: int, need: Need, weight: int) -> _Side:
+    """A rate counts by its weight, so that under scarcity who weighs more has more time left."""
+    rate = need.growth + need.denied + _FEW / max(1.0, need.seconds)
+    return _Side(max(0, slice_ - need.in_use), max(_IDLE, rate * weight), max(1, need.largest))
 
 
 def _given(taker: _Side, donors: Mapping[Region, _Side], smallest: int) -> Mapping[Region, int]:
@@ -81,8 +84,9 @@ def _given(taker: _Side, donors: Mapping[Region, _Side], smallest: int) -> Mappi
 def _collected(missing: int, donors: Mapping[Region, _Side]) -> Mapping[Region, int]:
     """So much, from as few as have it; all that there is if that is less, as crumbs are of no use to anybody."""
     found: dict[Region, int] = {}
-    for name in sorted(donors, key=lambda name: (-donors[name].left, name)):
-        amount = min(donors[name].left, missing - sum(found.values()))
+    spare = {name: donor.left if donor.left < donor.size else donor.left - donor.size for name, donor in donors.items()}
+    for name in sorted(spare, key=lambda name: (-spare[name], name)):
+        amount = min(spare[name], missing - sum(found.values()))
         if amount > 0:
             found[name] = amount
     return found
