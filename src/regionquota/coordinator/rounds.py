@@ -11,6 +11,7 @@ from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
 from regionquota.core.demand import Demand, Need, needs
 from regionquota.core.eviction import evict, release_ended
+from regionquota.core.periods import epoch_of, period_end
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
 from regionquota.core.relief import relieve
@@ -56,7 +57,7 @@ async def run_round(
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         settled = _without_evicted(allocation, evicted, now)
-        return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s)
+        return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s, period_left(settled, now))
 
     done = await _carry_out(active, reports, wanted, allocations, fence, now, new_id)
     return replace(done, documents=documents)
@@ -86,7 +87,9 @@ async def run_urgent(
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         smallest = max(1, int(allocation.limit * policy.smallest_move_share))
-        return allocation, relieve(allocation, demand[key], short[key], states, smallest)
+        return allocation, relieve(
+            allocation, demand[key], short[key], states, smallest, period_left(allocation, now)
+        )
 
     return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
 
@@ -125,6 +128,13 @@ async def _carry_out(
 
 
 _NOBODY: Mapping[Region, Need] = {}
+
+
+def period_left(allocation: Allocation, now: float) -> float | None:
+    """Seconds; None where periods have no end."""
+    calendar = allocation.policy.calendar
+    end = period_end(allocation.kind, epoch_of(allocation.kind, now, calendar), calendar)
+    return None if end is None else max(0.0, end.timestamp() - now)
 
 
 def state_of(record: RegionRecord) -> RegionState:

@@ -6,14 +6,14 @@ evenly stays in the pool, where small limits live altogether.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
-from regionquota.core.quota import Region
+from regionquota.core.quota import MAX_AMOUNT, Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,16 @@ def plan(
     regions: Mapping[Region, RegionState],
     policy: Policy,
     round_s: float,
+    period_s: float | None = None,
 ) -> Plan:
-    """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have."""
+    """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have.
+
+    `period_s` is left of the accounting period, None if it has no end.
+    """
+    known = [region for region in needs if region in regions and not regions[region].frozen]
+    ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
     wishes = {
-        region: wish_of(need, regions[region], allocation.limit, policy, round_s)
-        for region, need in needs.items()
-        if region in regions and not regions[region].frozen
+        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s) for region in known
     }
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
@@ -101,18 +105,34 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
-        return _fill(wishes, capacity - floors)
+        return _fill(wishes, capacity)
     return _spread(wishes, max(0, capacity - pool - wants))
 
 
-def wish_of(need: Need, state: RegionState, limit: int, policy: Policy, round_s: float) -> Wish:
+def weigh_the_same(regions: Iterable[RegionState]) -> bool:
+    return len({region.weight for region in regions if not region.draining}) <= 1
+
+
+def foreseen(need: Need, seconds: float) -> int:
+    """Units in use after so long, if it goes on like this."""
+    return need.in_use + int(min((max(0.0, need.growth) + need.denied) * seconds, MAX_AMOUNT))
+
+
+def wish_of(
+    need: Need, state: RegionState, limit: int, policy: Policy, round_s: float, ahead_s: float | None = None
+) -> Wish:
+    """`ahead_s`: some weigh more than others, and want so long ahead what they are entitled to.
+
+    By what is wanted of the next round alone, the others would be served first all the time.
+    """
     if state.draining:
         return Wish(need.in_use, need.in_use, 0, urgent=False)
     ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
     growth = max(0.0, need.growth) * ahead * policy.growth_rounds
     margin = policy.variance * math.sqrt(need.in_use)
     extra = math.ceil(growth + margin + need.denied * ahead)
-    return Wish(need.in_use, min(need.in_use + extra, max(limit, need.in_use)), state.weight, need.denied > 0)
+    wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
+    return Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > 0)
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
@@ -121,21 +141,27 @@ def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
 
 
-def _fill(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
-    """Weighted max-min (water-filling) of `rest` between the floors and the wants."""
+def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
+    """Weighted max-min (water-filling) of `capacity`, nobody below the floor or above the want.
+
+    Exact, in as many steps as there are regions (Bitran and Hax, 1981): where the bounds are, the worse violated side
+    is fixed, and what is left is shared among the others again.
+    """
     filled = {region: wish.floor for region, wish in wishes.items()}
     open_ = {region: wish for region, wish in wishes.items() if wish.weight > 0}
+    rest = capacity - sum(wish.floor for region, wish in wishes.items() if region not in open_)
     while open_:
         weights = sum(wish.weight for wish in open_.values())
-        content = {region for region, wish in open_.items() if (wish.want - wish.floor) * weights <= rest * wish.weight}
-        if not content:
-            for region, wish in open_.items():
-                filled[region] += rest * wish.weight // weights
-            return filled
-        for region in content:
-            wish = open_.pop(region)
-            filled[region] = wish.want
-            rest -= wish.want - wish.floor
+        below = {region: wish.floor * weights - rest * wish.weight for region, wish in open_.items()}
+        above = {region: rest * wish.weight - wish.want * weights for region, wish in open_.items()}
+        lacking, idle = (sum(max(0, amount) for amount in side.values()) for side in (below, above))
+        if lacking == idle == 0:
+            return filled | {region: rest * wish.weight // weights for region, wish in open_.items()}
+        for region, amount in (below if lacking >= idle else above).items():
+            if amount > 0:
+                wish = open_.pop(region)
+                filled[region] = wish.floor if lacking >= idle else wish.want
+                rest -= filled[region]
     return filled
 
 

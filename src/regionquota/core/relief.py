@@ -7,7 +7,7 @@ from typing import Final
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import Plan, PlannedMove, RegionState
+from regionquota.core.rebalancing import Plan, PlannedMove, RegionState, foreseen
 
 _IDLE: Final = 1e-3
 """Units per second at least, so that an idle region has some time left and not endless."""
@@ -30,12 +30,14 @@ def relieve(
     short: Collection[Region],
     regions: Mapping[Region, RegionState],
     smallest: int,
+    period_s: float | None = None,
 ) -> Plan:
     """For each region of `short`: the pool, and if that is not enough a move from the region that can spare most.
 
     So much that both have the same time left until they run out, at the rate at which they are asked now; from several
     regions if one has not got what is asked for at once. Nothing below `smallest` units moves, but to a region that
-    cannot serve a single request. A move that was requested before still stands, unless its donor runs short itself.
+    cannot serve a single request; and nothing that a donor which weighs more will need of its share of the limit in the
+    `period_s` that are left of the accounting period. A move that was requested before still stands, unless its donor runs short itself.
     """
     grants: dict[Region, int] = {}
     standing = [move for move in allocation.moves if move.source not in short]
@@ -46,6 +48,14 @@ def relieve(
         for region, need in needs.items()
         if region in regions and not regions[region].frozen
     }
+    weights = sum(regions[region].weight for region in sides if not regions[region].draining)
+
+    def keeps(donor: Region, taker: Region) -> int:
+        if period_s is None or regions[donor].draining or regions[donor].weight <= regions[taker].weight:
+            return 0
+        entitled = allocation.limit * regions[donor].weight // weights
+        return max(0, min(entitled, foreseen(needs[donor], period_s)) - needs[donor].in_use)
+
     busy = {move.target for move in standing} | {move.source for move in standing}
     for region in sorted(short):
         if region not in sides or regions[region].draining or region in busy:
@@ -57,7 +67,11 @@ def relieve(
             pool = 0
             if taker.left >= taker.size:
                 continue
-        donors = {other: side for other, side in sides.items() if other not in {region, *busy, *short}}
+        donors = {
+            other: replace(side, left=max(0, side.left - keeps(other, region)))
+            for other, side in sides.items()
+            if other not in {region, *busy, *short}
+        }
         given = _given(taker, donors, smallest)
         moves += [PlannedMove(donor, region, amount) for donor, amount in given.items()]
         if given:
