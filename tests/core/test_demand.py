@@ -1,5 +1,5 @@
 import pytest
-from tests.core.builders import OTHER, QUOTA
+from tests.core.builders import NOON, OTHER, QUOTA
 
 from regionquota.core.demand import Demand, Need, needs
 
@@ -40,3 +40,24 @@ def test_more_freed_than_granted_is_negative_growth() -> None:
 def test_a_word_about_no_time_at_all_does_not_divide_by_zero(seconds: float) -> None:
     said = Demand(QUOTA, slice=1, used=0, reserved=0, denied=1, seconds=seconds)
     assert 1000.0 == pytest.approx(needs([("eu", said)])[QUOTA]["eu"].denied)
+
+
+@pytest.mark.parametrize(
+    ("since", "in_use"),
+    [(0.0, 50), (2.0, 60), (-5.0, 50), (4.0, 70), (1000.0, 70)],
+    ids=["now", "a while ago", "by a clock that is ahead", "a report ago", "by a clock that is behind"],
+)
+def test_what_was_said_a_while_ago_has_gone_on_growing(since: float, in_use: int) -> None:
+    said = Demand(QUOTA, slice=100, used=30, reserved=20, granted=25, freed=5, seconds=4.0, at=NOON)
+    assert in_use == needs([("eu", said)], NOON + since)[QUOTA]["eu"].in_use
+
+
+def test_nobody_is_thought_to_use_more_than_the_slice_nor_less_than_was_said() -> None:
+    grows = Demand(QUOTA, slice=60, used=50, reserved=0, granted=40, seconds=4.0, at=NOON)
+    shrinks = Demand(QUOTA, slice=40, used=50, reserved=0, freed=40, seconds=4.0, at=NOON)
+    assert [60, 50] == [needs([("eu", said)], NOON + 4)[QUOTA]["eu"].in_use for said in (grows, shrinks)]
+
+
+def test_the_largest_request_of_any_server_counts() -> None:
+    words = [("eu", Demand(QUOTA, 1, 0, 0, largest=largest)) for largest in (3, 7, 5)]
+    assert 7 == needs(words)[QUOTA]["eu"].largest

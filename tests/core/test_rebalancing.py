@@ -138,6 +138,23 @@ def test_scarcity_is_shared_by_weight_between_what_is_in_use_and_what_is_wanted(
     assert {"eu": 50, "us": 50} == after.slices
 
 
+def test_under_scarcity_the_whole_is_shared_and_not_what_is_left() -> None:
+    """Who has used less is served first, by weight and up to what it wants."""
+    wants = {"eu": Need(in_use=10, denied=100), "us": Need(in_use=40, denied=100), "ap": Need(in_use=5)}
+    regions = everybody | {"eu": RegionState(weight=200)}
+    after = carried_out(split(100), plan(split(100), wants, regions, Policy(variance=0), ROUND_S), wants)
+    assert {"eu": 55, "us": 40, "ap": 5} == after.slices
+
+
+def test_who_weighs_more_is_left_what_it_will_need_of_the_period() -> None:
+    allocation = split(300, eu=150, us=75, ap=75)
+    wants = {"eu": Need(30, growth=3.0), "us": Need(70, growth=3.0), "ap": Need(70, growth=3.0)}
+    heavy = everybody | {"eu": RegionState(weight=300)}
+    soon, later = (plan(allocation, wants, heavy, POLICY, ROUND_S, left) for left in (None, 50.0))
+    assert {"eu"} == {move.source for move in soon.moves}
+    assert {"eu": 160, "us": 70, "ap": 70} == carried_out(allocation, later, wants).slices
+
+
 def test_a_region_that_denies_is_served_from_one_that_idles() -> None:
     allocation = split(100, eu=10, us=90)
     planned = plan(allocation, {"eu": Need(in_use=10, denied=5), "us": Need()}, everybody, POLICY, ROUND_S)

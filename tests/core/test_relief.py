@@ -14,14 +14,19 @@ from regionquota.core.relief import relieve
 REGIONS = {name: RegionState() for name in ("eu", "us", "ap")}
 
 
-def uses(in_use: int, rate: float = 1.0) -> Need:
-    return Need(in_use, growth=rate, seconds=5.0)
+def uses(in_use: int, rate: float = 1.0, largest: int = 1) -> Need:
+    return Need(in_use, growth=rate, largest=largest)
 
 
 def plan(
-    known: Allocation, short: Collection[str], needs: dict[str, Need], smallest: int = 3, **states: RegionState
+    known: Allocation,
+    short: Collection[str],
+    needs: dict[str, Need],
+    smallest: int = 3,
+    period_s: float | None = None,
+    **states: RegionState,
 ) -> Plan:
-    return relieve(known, needs, short, REGIONS | states, smallest)
+    return relieve(known, needs, short, REGIONS | states, smallest, period_s)
 
 
 def test_the_one_that_can_spare_most_gives() -> None:
@@ -82,9 +87,55 @@ def test_frozen_draining_and_unknown_regions_are_left_alone() -> None:
     assert Plan({}, ()) == plan(known, ["nowhere"], needs)
 
 
+def test_a_few_requests_more_or_less_make_no_difference() -> None:
+    needs = {"eu": Need(100, growth=0.4, seconds=5.0), "us": Need(0, growth=0.0, seconds=5.0)}
+    (move,) = plan(allocation(200, eu=100, us=100), ["eu"], needs).moves
+    assert 60 == move.amount  # not all: 6 in five seconds beside 4
+
+
+def test_several_give_what_one_has_not_got() -> None:
+    needs = {"eu": uses(100, largest=60), "us": uses(60, largest=0), "ap": uses(70, largest=0)}
+    made = plan(allocation(300, eu=100, us=100, ap=100), ["eu"], needs)
+    assert (PlannedMove("us", "eu", 40), PlannedMove("ap", "eu", 20)) == made.moves
+
+
+def test_the_pool_and_a_move_together_serve_a_large_request() -> None:
+    needs = {"eu": uses(100, largest=60), "us": uses(0, largest=0)}
+    made = plan(allocation(220, eu=100, us=100), ["eu"], needs)
+    assert Plan({"eu": 20}, (PlannedMove("us", "eu", 40),)) == made
+
+
+def test_who_can_serve_its_own_requests_goes_on_doing_so() -> None:
+    needs = {"eu": uses(100, largest=60), "us": uses(20, largest=50)}
+    assert 30 == plan(allocation(200, eu=100, us=100), ["eu"], needs).moves[0].amount
+
+
+def test_crumbs_are_swept_together() -> None:
+    needs = {"eu": uses(90, largest=60), "us": uses(80, largest=50), "ap": uses(90, largest=40)}
+    made = plan(allocation(300, eu=100, us=100, ap=100), ["eu"], needs)
+    assert {"us": 20, "ap": 10} == {move.source: move.amount for move in made.moves}
+
+
+def test_the_last_unit_of_a_region_that_nobody_asks_is_moved() -> None:
+    made = plan(allocation(1, us=1), ["eu"], {"eu": uses(0), "us": uses(0, 0.0, largest=0)})
+    assert (PlannedMove("us", "eu", 1),) == made.moves
+
+
+def test_who_weighs_more_keeps_what_it_will_need_of_its_share() -> None:
+    known = allocation(400, eu=100, us=300)
+    needs = {"eu": uses(100), "us": uses(0, 2.0)}
+    heavy = {"us": RegionState(weight=300)}
+    assert 42 == plan(known, ["eu"], needs, **heavy).moves[0].amount  # of 300, a seventh
+    assert 15 == plan(known, ["eu"], needs, period_s=95.0, **heavy).moves[0].amount  # of the 110 beyond 190
+    assert () == plan(known, ["eu"], needs, period_s=1000.0, **heavy).moves
+
+
 @given(
     st.dictionaries(st.sampled_from(["eu", "us", "ap"]), st.integers(0, 100), min_size=1),
-    st.dictionaries(st.sampled_from(["eu", "us", "ap"]), st.builds(uses, st.integers(0, 120), st.floats(0, 100))),
+    st.dictionaries(
+        st.sampled_from(["eu", "us", "ap"]),
+        st.builds(uses, st.integers(0, 120), st.floats(0, 100), st.integers(0, 200)),
+    ),
     st.sets(st.sampled_from(["eu", "us", "ap"])),
     st.integers(0, 50),
 )  # fmt: skip

@@ -142,7 +142,9 @@ async def test_what_is_asked_for_is_reported(world: World) -> None:
     world.meter.denied(QUOTA, 60)
     world.clock.seconds += 2.0
     await world.attendance.report()
-    assert [("eu", Demand(QUOTA, 40, 5, 0, granted=5, denied=60, seconds=2.0))] == list(await world.etcd.demand())
+    assert [
+        ("eu", Demand(QUOTA, 40, 5, 0, granted=5, denied=60, seconds=2.0, largest=60, at=world.clock.now()))
+    ] == list(await world.etcd.demand())
 
 
 async def test_a_report_of_denials_is_followed_by_one_that_says_they_are_over(world: World) -> None:

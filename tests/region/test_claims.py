@@ -48,6 +48,7 @@ class World:
     clock: HandClock = field(default_factory=HandClock)
     allowed: bool = True
     got: list[int] = field(default_factory=list)
+    lacks: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.etcd = CountingCoordination(self.clock)
@@ -63,6 +64,7 @@ class World:
             join_timeout_s=0.2,
             allowed=lambda: self.allowed,
             on_claim=self.got.append,
+            on_lack=lambda _, available: self.lacks.append(available),
         )
 
     async def set_limit(self, limit: int, **slices: int) -> None:
@@ -152,6 +154,7 @@ async def test_running_short_of_an_empty_pool_asks_etcd_nothing(world: World) ->
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(world.claims.serve(), 0.05)
     assert before == world.etcd.reads
+    assert [0] == world.lacks
 
 
 async def test_an_outage_during_background_claims_is_one_plain_error_and_spares_other_quotas(world: World) -> None:
@@ -176,3 +179,12 @@ async def test_a_wish_that_the_pool_cannot_fill_takes_one_share_of_it_and_no_mor
     world.claims.run_short(QUOTA, 90)
     await world.claims.serve()
     assert 75 == await world.slice()
+    assert [25] == world.lacks
+
+
+async def test_a_wish_that_the_pool_fills_lacks_nothing(world: World) -> None:
+    await world.set_limit(100)
+    await world.claims.join(QUOTA)
+    world.claims.run_short(QUOTA, 50, available=3)
+    await world.claims.serve()
+    assert (100, []) == (await world.slice(), world.lacks)

@@ -25,7 +25,9 @@ def test_it_tells_what_was_granted_freed_and_denied_since_the_last_report() -> N
     meter.granted(QUOTA, 7)
     meter.freed(QUOTA, 3)
     meter.denied(QUOTA, 40)
-    expected = Demand(QUOTA, slice=100, used=20, reserved=0, granted=12, freed=3, denied=40, seconds=2.5)
+    expected = Demand(
+        QUOTA, slice=100, used=20, reserved=0, granted=12, freed=3, denied=40, seconds=2.5, largest=40, at=NOON + 2.5
+    )
     assert [expected] == report(meter, [holding(used=20)], NOON + 2.5)
 
 

@@ -28,21 +28,23 @@ class Board(MemoryCoordination):
 
 
 class Region:
-    def __init__(self) -> None:
+    def __init__(self, pause_s: float = 0.0) -> None:
         self.clock = HandClock()
         self.board = Board(self.clock)
         self.store = MemoryRegionStore("eu")
         self.meter = DemandMeter(self.clock.now())
         self.session: Session | None = None
+        self.owned = 50
         self.urgency = Urgency(
-            "eu", "eu-1", self.board, self.store, self.meter, self.clock, lambda: self.session, pause_s=0.0, lead_s=2.0
-        )
+            "eu", "eu-1", self.board, self.store, self.meter, self.clock, lambda: self.session, lambda _: self.owned,
+            pause_s=pause_s, lead_s=2.0,
+        )  # fmt: skip
 
     async def words(self) -> Sequence[Demand]:
         """Of one cry, if there is one."""
         before = len(self.board.cried)
         with suppress(TimeoutError):
-            async with asyncio.timeout(0.1):
+            async with asyncio.timeout(0.05):
                 await self.urgency.serve()
         return [word for cry in self.board.cried[before:] for word in cry.words]
 
@@ -50,6 +52,15 @@ class Region:
 @pytest.fixture
 async def region() -> Region:
     made = Region()
+    made.session = await made.board.open_session(1000)
+    await made.store.apply(QUOTA, allocation(100, eu=50), 1, made.clock.now())
+    return made
+
+
+@pytest.fixture
+async def patient() -> Region:
+    """Waits an eighth of a second, and half a second at most."""
+    made = Region(pause_s=1 / 8)
     made.session = await made.board.open_session(1000)
     await made.store.apply(QUOTA, allocation(100, eu=50), 1, made.clock.now())
     return made
@@ -69,12 +80,48 @@ async def test_what_is_denied_is_cried_with_what_was_counted_so_far(region: Regi
 
 
 async def test_room_that_lasts_longer_than_help_takes_is_no_reason(region: Region) -> None:
-    region.meter.granted(QUOTA, 10)
+    for _ in range(10):
+        region.meter.granted(QUOTA, 1)
     region.clock.seconds += 10  # one a second
     region.urgency.run_short(QUOTA, 3)
     assert [] == await region.words()
     region.urgency.run_short(QUOTA, 2)
     assert 1 == len(await region.words())
+
+
+async def test_room_for_no_single_request_is_a_reason(region: Region) -> None:
+    region.meter.granted(QUOTA, 30)
+    region.clock.seconds += 100
+    region.urgency.run_short(QUOTA, 31)
+    assert [] == await region.words()
+    region.urgency.run_short(QUOTA, 30)
+    assert [30] == [word.largest for word in await region.words()]
+
+
+async def cries_of(region: Region, seconds: float) -> int:
+    """While it denies eight times a second."""
+    cried = 0
+    for _ in range(int(seconds * 8)):
+        region.urgency.run_short(QUOTA, 0)
+        cried += len(await region.words())
+        region.clock.seconds += 1 / 8
+    return cried
+
+
+async def test_a_cry_that_changes_nothing_is_repeated_ever_more_seldom_and_never_given_up(patient: Region) -> None:
+    assert [4, 1, 1] == [await cries_of(patient, seconds) for seconds in (1.0, 0.5, 0.5)]
+
+
+async def test_a_cry_that_helped_is_repeated_at_once(patient: Region) -> None:
+    await cries_of(patient, 2.0)
+    patient.owned += 1
+    assert 2 == await cries_of(patient, 0.25)
+
+
+async def test_after_a_while_of_peace_the_pause_is_short_again(patient: Region) -> None:
+    await cries_of(patient, 2.0)
+    patient.clock.seconds += 10
+    assert 2 == await cries_of(patient, 0.25)
 
 
 async def test_the_rate_is_that_of_this_report_and_the_last(region: Region) -> None:

@@ -162,6 +162,7 @@ async def _running(
         meter,
         clock,
         attendance.session,
+        follower.owned,
         pause_s=config.agent.urgent_pause_s,
         lead_s=config.agent.urgent_lead_s,
     )
@@ -175,7 +176,7 @@ async def _running(
         join_timeout_s=config.agent.join_timeout_s,
         allowed=attendance.may_claim,
         on_claim=lambda got: telemetry.instruments.claims.add(1, {"outcome": "served" if got else "empty"}),
-        on_empty=urgency.run_short,
+        on_lack=urgency.run_short,
     )
     service_config = config.service
     commits = GroupCommit(

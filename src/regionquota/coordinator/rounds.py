@@ -87,9 +87,7 @@ async def run_urgent(
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         smallest = max(1, int(allocation.limit * policy.smallest_move_share))
-        return allocation, relieve(
-            allocation, demand[key], short[key], states, smallest, period_left(allocation, now)
-        )
+        return allocation, relieve(allocation, demand[key], short[key], states, smallest, period_left(allocation, now))
 
     return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
 

@@ -1,4 +1,4 @@
-"""What is done at once for a region that runs short while the pool is empty: one move, from where most is idle."""
+"""What is done at once for a region that runs short: the pool, and a move from where most is idle."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -37,7 +37,8 @@ def relieve(
     So much that both have the same time left until they run out, at the rate at which they are asked now; from several
     regions if one has not got what is asked for at once. Nothing below `smallest` units moves, but to a region that
     cannot serve a single request; and nothing that a donor which weighs more will need of its share of the limit in the
-    `period_s` that are left of the accounting period. A move that was requested before still stands, unless its donor runs short itself.
+    `period_s` that are left of the accounting period. A move that was requested before still stands, unless its donor
+    runs short itself.
     """
     grants: dict[Region, int] = {}
     standing = [move for move in allocation.moves if move.source not in short]
@@ -48,30 +49,23 @@ def relieve(
         for region, need in needs.items()
         if region in regions and not regions[region].frozen
     }
-    weights = sum(regions[region].weight for region in sides if not regions[region].draining)
-
-    def keeps(donor: Region, taker: Region) -> int:
-        if period_s is None or regions[donor].draining or regions[donor].weight <= regions[taker].weight:
-            return 0
-        entitled = allocation.limit * regions[donor].weight // weights
-        return max(0, min(entitled, foreseen(needs[donor], period_s)) - needs[donor].in_use)
-
+    entitled = _entitled(allocation.limit, {region: regions[region] for region in sides})
     busy = {move.target for move in standing} | {move.source for move in standing}
     for region in sorted(short):
         if region not in sides or regions[region].draining or region in busy:
             continue
-        taker = sides[region]
+        taker = replace(sides[region], size=max(1, sides[region].size))
         if pool:
             grants[region] = pool
             taker = replace(taker, left=taker.left + pool)
             pool = 0
             if taker.left >= taker.size:
                 continue
-        donors = {
-            other: replace(side, left=max(0, side.left - keeps(other, region)))
-            for other, side in sides.items()
-            if other not in {region, *busy, *short}
-        }
+        donors = {}
+        for other in sides.keys() - {region, *busy, *short}:
+            donors[other] = sides[other]
+            if period_s is not None and regions[other].weight > regions[region].weight:
+                donors[other] = _beyond(entitled[other], sides[other], needs[other], period_s)
         given = _given(taker, donors, smallest)
         moves += [PlannedMove(donor, region, amount) for donor, amount in given.items()]
         if given:
@@ -79,10 +73,22 @@ def relieve(
     return Plan(grants, tuple(moves))
 
 
+def _entitled(limit: int, regions: Mapping[Region, RegionState]) -> Mapping[Region, int]:
+    weights = {region: 0 if state.draining else state.weight for region, state in regions.items()}
+    total = max(1, sum(weights.values()))
+    return {region: limit * weight // total for region, weight in weights.items()}
+
+
+def _beyond(entitled: int, donor: _Side, need: Need, period_s: float) -> _Side:
+    """Without what the donor will need of what it is entitled to."""
+    kept = max(0, min(entitled, foreseen(need, period_s)) - need.in_use)
+    return replace(donor, left=max(0, donor.left - kept))
+
+
 def _side(slice_: int, need: Need, weight: int) -> _Side:
     """A rate counts by its weight, so that under scarcity who weighs more has more time left."""
     rate = need.growth + need.denied + _FEW / max(1.0, need.seconds)
-    return _Side(max(0, slice_ - need.in_use), max(_IDLE, rate * weight), max(1, need.largest))
+    return _Side(max(0, slice_ - need.in_use), max(_IDLE, rate * weight), need.largest)
 
 
 def _given(taker: _Side, donors: Mapping[Region, _Side], smallest: int) -> Mapping[Region, int]:

@@ -25,7 +25,9 @@ PARALLEL: Final = 16
 
 
 class Claims:
-    """`allowed` says whether this region may claim now: not while it is frozen or draining."""
+    """`allowed` says whether this region may claim now: not while it is frozen or draining. `on_lack` hears of what is
+    wanted and not in the pool, and of the units that are available here all the same.
+    """
 
     def __init__(
         self,
@@ -39,7 +41,7 @@ class Claims:
         join_timeout_s: float,
         allowed: Callable[[], bool],
         on_claim: Callable[[int], None] = lambda _: None,
-        on_empty: Callable[[QuotaKey, int], None] = lambda _key, _available: None,
+        on_lack: Callable[[QuotaKey, int], None] = lambda _key, _available: None,
     ) -> None:
         self._me = me
         self._allocations = allocations
@@ -50,7 +52,7 @@ class Claims:
         self._join_timeout_s = join_timeout_s
         self._allowed = allowed
         self._on_claim = on_claim
-        self._on_empty = on_empty
+        self._on_lack = on_lack
         self._short: dict[QuotaKey, tuple[int, int]] = {}
         self._wake = asyncio.Event()
         self._joining: dict[QuotaKey, asyncio.Task[Holding | None]] = {}
@@ -61,7 +63,7 @@ class Claims:
         if not self._allowed():
             return
         if self._pool_of(key) <= 0:
-            self._on_empty(key, available)
+            self._on_lack(key, available)
             return
         asked = self._short.get(key)
         self._short[key] = (units, available) if asked is None else (min(MAX_AMOUNT, asked[0] + units), available)
@@ -83,7 +85,7 @@ class Claims:
                     failures.append(error)
                     return
                 if got < units and self._pool_of(key) < units - got:
-                    self._on_empty(key, available + got)
+                    self._on_lack(key, available + got)
 
         async with asyncio.TaskGroup() as tasks:
             for key, (units, available) in wanted.items():

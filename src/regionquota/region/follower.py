@@ -54,6 +54,11 @@ class Follower:
         """The newest document heard of; a hint, `heard_at` (seconds since 1970) says how old it may be."""
         return self._known.get(key)
 
+    def owned(self, key: QuotaKey) -> int:
+        """Units of this region, by the same hint."""
+        stored = self._known.get(key)
+        return 0 if stored is None or stored.allocation is None else stored.allocation.slice_of(self.me)
+
     def documents(self, tenant: str) -> Sequence[Stored]:
         """All that is known of a tenant's quotas, also of those that this region does not use."""
         return [stored for key, stored in self._known.items() if key.tenant == tenant]

@@ -299,9 +299,7 @@ class RegionService:
 
     def _is_shard(self, holding: Holding) -> bool:
         """At most half of what the region owns: of all shards together `watch_headroom` hears by itself."""
-        stored = self._follower.known(holding.key)
-        owned = 0 if stored is None or stored.allocation is None else stored.allocation.slice_of(self._follower.me)
-        return 2 * holding.slice <= owned
+        return 2 * holding.slice <= self._follower.owned(holding.key)
 
     def watch_headroom(self, holding: Holding) -> None:
         """Ask for more before anybody is denied. `holding` is all that the region has."""

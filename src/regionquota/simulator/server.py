@@ -66,14 +66,14 @@ def start_server(
         name, name, "", far, store, follower, meter, clock, ttl_s=max(1, round(settings.liveness_ttl_s * pace))
     )
     urgency = Urgency(
-        name, name, far, store, meter, clock, attendance.session,
+        name, name, far, store, meter, clock, attendance.session, follower.owned,
         pause_s=settings.urgent_pause_s * pace, lead_s=settings.urgent_lead_s * pace,
     )  # fmt: skip
     claims = Claims(
         name, far, store, follower, clock,
         share=settings.claim_share, join_timeout_s=settings.timeout_s * pace,
         allowed=attendance.may_claim if fast_paths else lambda: False,
-        on_empty=urgency.run_short if fast_paths else lambda _key, _available: None,
+        on_lack=urgency.run_short if fast_paths else lambda _key, _available: None,
     )  # fmt: skip
 
     async def submit(command: Command, _bucket: int) -> Outcome:

@@ -5,7 +5,7 @@ lost when it writes), a new one must have a default here; what cannot be had tha
 which older releases refuse to read.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal, TypeVar
 from urllib.parse import quote
 
