@@ -174,19 +174,28 @@ def _emit(
     idle: int,
 ) -> Plan:
     """Pool grants first, then moves, largest first."""
-    growth = {region: size - allocation.slice_of(region) for region, size in wanted.items()}
-    if allocation.pool >= 0 and not draining and all(-smallest < amount <= 0 for amount in growth.values()):
-        return NOTHING
-    takes = _largest_first({region: amount for region, amount in growth.items() if amount > 0})
-    gives = _largest_first({region: -amount for region, amount in growth.items() if amount < 0})
+    takes, gives = {}, {}
+    useful_from: dict[Region | None, int] = {None: idle}
+    for region, size in wanted.items():
+        owned, wish = allocation.slice_of(region), wishes[region]
+        if size > owned:
+            takes[region] = size - owned
+            useful_from[region] = 1 if wish.urgent else idle if owned >= wish.want else smallest
+        elif size < owned:
+            gives[region] = owned - size
+    pool = allocation.pool
+    if pool >= 0 and not draining:
+        # Most quotas of most rounds: nothing is worth a move.
+        takes = {region: amount for region, amount in takes.items() if amount >= useful_from[region]}
+        if not takes and all(amount < idle for amount in gives.values()):
+            return NOTHING
+    takes, gives = _largest_first(takes), _largest_first(gives)
 
     def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
-        urgent = donor in draining or (target is not None and wishes[target].urgent)
-        content = target is None or allocation.slice_of(target) >= wishes[target].want
-        return amount >= (1 if urgent else idle if content else smallest)
+        return donor in draining or amount >= useful_from[target]
 
-    back = _match(gives, {None: -allocation.pool} if allocation.pool < 0 else {}, lambda _amount, _target, _donor: True)
-    granted = _match({None: allocation.pool} if allocation.pool > 0 else {}, takes, useful)
+    back = _match(gives, {None: -pool} if pool < 0 else {}, lambda _amount, _target, _donor: True)
+    granted = _match({None: pool} if pool > 0 else {}, takes, useful)
     moved = _match(gives, takes, useful)
     rest = _match(gives, {None: sum(gives.values())}, useful)
     to_pool = {donor: back.get((donor, None), 0) + rest.get((donor, None), 0) for donor in gives}
