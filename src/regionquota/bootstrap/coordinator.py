@@ -13,10 +13,11 @@ from regionquota.bootstrap.history import watching_history
 from regionquota.bootstrap.serving import first_of, instance_name, site, stop_signal, telemetry_of
 from regionquota.config import Config
 from regionquota.coordinator.coordinator import Coordinator, Tempo
-from regionquota.coordinator.documents import Documents
+from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.history_watch import HistoryWatch
 from regionquota.coordinator.rounds import Round
 from regionquota.coordinator.urgent import Cries
+from regionquota.core.groups import GROUPS, spans
 from regionquota.core.history import Bond
 from regionquota.core.rebalancing import Policy
 from regionquota.http.server import Probe, application
@@ -51,9 +52,10 @@ async def _run_in_one_history(config: Config, telemetry: Telemetry, stopping: as
             SystemClock(),
             policy_of(config),
             tempo_of(config),
+            groups=GROUPS,
             on_round=_round_watcher(telemetry),
             alerts=alerts,
-            documents=Documents(etcd.allocations, relist_interval_s=RELIST_INTERVAL_S),
+            documents=Shelves(etcd.allocations, relist_interval_s=RELIST_INTERVAL_S),
             cries=Cries(etcd.urgency, fresh_s=CRY_FRESH_S),
         )
         watch = HistoryWatch(instance_name(), etcd.histories, bond, SystemClock(), ended.set)
@@ -93,7 +95,7 @@ def _readiness(coordinator: Coordinator, watch: HistoryWatch, patience_s: float)
     async def ready() -> tuple[bool, dict[str, Any]]:
         heard = coordinator.heard_s_ago
         found: dict[str, Any] = {
-            "leading": coordinator.is_leader,
+            "leads_groups": spans(coordinator.led.fences),
             "etcd_heard_s_ago": None if heard is None else round(heard, 1),
         }
         if watch.trouble is not None:

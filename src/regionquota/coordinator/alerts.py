@@ -10,11 +10,12 @@ from itertools import islice
 from typing import Final
 
 from regionquota.alert_ports import MarkStore, StoredMark
+from regionquota.coordinator.leading import Led
 from regionquota.core.alerts import Mark, begun_by, is_watched, threshold_of, told_in, usage_of
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.ports import Fence, Stored
+from regionquota.ports import Stored
 
 MAX_WRITES: Final = 1_000
 """Marks changed in one look, those that are to be told first; the others come next time."""
@@ -50,15 +51,16 @@ class Alerts:
         self._unanswered: Crossing | None = None
 
     async def look(
-        self, documents: Sequence[Stored], demand: Sequence[tuple[Region, Demand]], fence: Fence, now: float
+        self, documents: Sequence[Stored], demand: Sequence[tuple[Region, Demand]], led: Led, now: float
     ) -> None:
-        """Compare usage with what was told before, and tell the rest. To be called by the leader."""
+        """Compare usage with what was told before, and tell the rest. `documents` are all that are led."""
         marks = await self._store.marks()
         self._tell_what_was_written_after_all(marks)
+        marks = {key: stored for key, stored in marks.items() if key in led}
         changes = sorted(self._changes(documents, demand, marks, now), key=lambda change: change.crossing is None)
         for change in islice(changes, MAX_WRITES):
             self._unanswered = change.crossing
-            written = await self._store.swap_mark(change.key, change.revision, change.mark, fence)
+            written = await self._store.swap_mark(change.key, change.revision, change.mark, led.fence_of(change.key))
             self._unanswered = None
             if written is not None and change.crossing is not None:
                 self._tell(change.crossing)

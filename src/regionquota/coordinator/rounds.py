@@ -3,18 +3,20 @@
 A round may be abandoned anywhere and repeated by anyone; every write is one fenced compare-and-swap.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from regionquota.coordinator.documents import Documents
+from regionquota.coordinator.documents import Shelves
+from regionquota.coordinator.leading import Led
 from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
 from regionquota.core.demand import Demand, Need, needs
 from regionquota.core.eviction import evict, release_ended
-from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.groups import group_of
+from regionquota.core.quota import QuotaKey, Region, bucket_of
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
 from regionquota.core.relief import relieve
-from regionquota.ports import AllocationStore, Directory, Fence, RegionRecord, RegionStatus, Stored
+from regionquota.ports import AllocationStore, Directory, RegionRecord, RegionStatus, Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,33 +35,49 @@ async def run_round(
     records: Mapping[Region, RegionRecord],
     allocations: AllocationStore,
     directory: Directory,
-    fence: Fence,
+    led: Led,
     policy: Policy,
     *,
     round_s: float,
     now: float,
     new_id: Callable[[], str],
-    known: Documents | None = None,
+    known: Shelves | None = None,
 ) -> Round:
-    """Of `known` documents only the active ones are looked at; where they are not known all are read."""
+    """Of what is led. Of `known` documents only the active are looked at; of a group that is not known all are read."""
     states = {name: state_of(record) for name, record in records.items()}
-    reports = await directory.demand()
+    reports = await directory.demand(led.buckets)
     demand = needs(reports)
     evicted_before = any(record.is_evicted for record in records.values())
-    if known is None or not known.is_complete:
-        _, documents = await allocations.list()
-        active: Collection[Stored] = documents
-    else:
-        documents = list(known.all)
-        active = documents if evicted_before else known.active(demand)
+    documents, active = await _to_look_at(led, allocations, known, None if evicted_before else demand)
     evicted = await _still_evicted(records, directory)
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         settled = _without_evicted(allocation, evicted, now)
         return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s)
 
-    done = await _carry_out(active, reports, wanted, allocations, fence, now, new_id)
+    done = await _carry_out(active, reports, wanted, allocations, led, now, new_id)
     return replace(done, documents=documents)
+
+
+async def _to_look_at(
+    led: Led, allocations: AllocationStore, known: Shelves | None, reported: Iterable[QuotaKey] | None
+) -> tuple[Sequence[Stored], Sequence[Stored]]:
+    """All documents that are led, and the active ones of them; `reported` None: all are active."""
+    by_group: dict[int, list[QuotaKey]] = {}
+    for key in reported or ():
+        by_group.setdefault(group_of(key, led.groups), []).append(key)
+    documents: list[Stored] = []
+    active: list[Stored] = []
+    for group, buckets in led.parts():
+        shelf = None if known is None else known.complete(group)
+        if shelf is None:
+            _, listed = await allocations.list(buckets)
+            documents += listed
+            active += listed
+        else:
+            documents += shelf.all
+            active += shelf.all if reported is None else shelf.active(by_group.get(group, ()))
+    return documents, active
 
 
 async def run_urgent(
@@ -67,19 +85,21 @@ async def run_urgent(
     records: Mapping[Region, RegionRecord],
     allocations: AllocationStore,
     directory: Directory,
-    fence: Fence,
+    led: Led,
     policy: Policy,
     *,
     now: float,
     new_id: Callable[[], str],
 ) -> Round:
-    """Only what is cried for, by what its regions have just said; of other regions by their last report."""
+    """Only what is cried for and led, by what its regions have just said; of other regions by their last report."""
     states = {name: state_of(record) for name, record in records.items()}
     short: dict[QuotaKey, set[Region]] = {}
     for region, word in heard.short:
-        short.setdefault(word.key, set()).add(region)
+        if word.key in led:
+            short.setdefault(word.key, set()).add(region)
     newer = {(region, word.key) for region, word in heard.lately}
-    reports = [(at, word) for at, word in await directory.demand() if word.key in short and (at, word.key) not in newer]
+    reported = await directory.demand({bucket_of(key.tenant) for key in short})
+    reports = [(at, word) for at, word in reported if word.key in short and (at, word.key) not in newer]
     reports += [(at, word) for at, word in heard.lately if word.key in short]
     demand = needs(reports)
     documents = [Stored(key, *await allocations.read(key)) for key in short]
@@ -88,7 +108,7 @@ async def run_urgent(
         smallest = max(1, int(allocation.limit * policy.smallest_move_share))
         return allocation, relieve(allocation, demand[key], short[key], states, smallest)
 
-    return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
+    return await _carry_out(documents, reports, wanted, allocations, led, now, new_id)
 
 
 async def _carry_out(
@@ -96,7 +116,7 @@ async def _carry_out(
     reports: Sequence[tuple[Region, Demand]],
     wanted: Callable[[QuotaKey, Allocation], tuple[Allocation, Plan]],
     allocations: AllocationStore,
-    fence: Fence,
+    led: Led,
     now: float,
     new_id: Callable[[], str],
 ) -> Round:
@@ -116,7 +136,7 @@ async def _carry_out(
             continue
         if changed is before:
             continue
-        if await allocations.swap(stored.key, stored.revision, changed, fence) is None:
+        if await allocations.swap(stored.key, stored.revision, changed, led.fence_of(stored.key)) is None:
             lost += 1
             continue
         granted += sum(planned.grants.values())

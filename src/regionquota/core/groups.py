@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from regionquota.core.quota import BUCKETS, QuotaKey, bucket_of
@@ -11,6 +12,28 @@ GROUPS: Final = 16
 side two coordinators would lead one bucket.
 """
 ALL_BUCKETS: Final = range(BUCKETS)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Of one group, by the name that it gave. `since`: the revision of etcd at which it began to lead."""
+
+    name: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """At one revision: the leader of each group that has one, and the coordinators that are there to lead."""
+
+    leaders: Mapping[int, Leader]
+    present: Collection[str]
+
+    @property
+    def undivided(self) -> str | None:
+        """A coordinator that leads all groups as if they were one: of a release that knows of no groups."""
+        first = self.leaders.get(0)
+        return None if first is None or first.name in self.present else first.name
 
 
 def group_of(key: QuotaKey, groups: int = GROUPS) -> int:
