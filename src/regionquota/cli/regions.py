@@ -94,6 +94,8 @@ def _led(leadership: Leadership) -> dict[str, list[int]]:
     led: dict[str, list[int]] = {name: [] for name in sorted(leadership.present)}
     for group, leader in sorted(leadership.leaders.items()):
         led.setdefault(leader.name, []).append(group)
+    if leadership.undivided is not None:
+        led[leadership.undivided] = list(range(GROUPS))
     return led
 
 
