@@ -74,9 +74,9 @@ class World:
         self.told: list[QuotaKey] = []
         self.regions: dict[str, Session] = {}
 
-    def coordinator(self, name: str, *, groups: int = GROUPS) -> Coordinator:
+    def coordinator(self, name: str, *, groups: int = GROUPS, freeze_after: float = 0.0) -> Coordinator:
         alerts = Alerts(self.etcd, [80], lambda crossing: self.told.append(crossing.key))
-        tempo = Tempo(10.0, TTL_S, 0.0)
+        tempo = Tempo(10.0, TTL_S, freeze_after)
         return Coordinator(name, self.etcd, self.etcd, self.clock, Policy(), tempo, groups=groups, alerts=alerts)
 
     async def begin(self) -> None:
@@ -247,6 +247,22 @@ async def test_only_the_leader_of_the_first_group_freezes_and_thaws(world: World
             await one.plan()
     assert (await world.etcd.regions())["eu"].record.frozen is None
     await coordinators[first].plan()
+    assert (await world.etcd.regions())["eu"].record.frozen is not None
+
+
+async def test_who_watches_over_regions_again_grants_the_grace_anew(world: World) -> None:
+    """What it remembers of its last time may be long over."""
+    one = world.coordinator("one", freeze_after=20.0)
+    await one.hold()
+    await world.regions["eu"].close()
+    await one.plan()
+    await one.stop()
+    world.clock.seconds += 100  # in which the region was there
+    await one.hold()
+    await one.plan()
+    assert (await world.etcd.regions())["eu"].record.frozen is None
+    await world.pass_(20, one)
+    await one.plan()
     assert (await world.etcd.regions())["eu"].record.frozen is not None
 
 

@@ -17,7 +17,7 @@ from regionquota.coordinator.urgent import Cries
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Policy
 from regionquota.loops import RETRY_PAUSE_S, forever, stop
-from regionquota.ports import AllocationStore, Clock, Directory, RegionRecord
+from regionquota.ports import AllocationStore, Clock, Directory, Fence, RegionRecord
 
 _log = structlog.get_logger(__name__)
 
@@ -66,6 +66,7 @@ class Coordinator:
         self._records: Mapping[Region, RegionRecord] = {}
         self._alerts = alerts
         self._liveness = Liveness(tempo.freeze_after)
+        self._watches_by: Fence | None = None
         self._election = Election(name, directory, tempo.leader_ttl, groups)
         self._planning = 0
         self._tasks: list[asyncio.Task[None]] = []
@@ -153,6 +154,9 @@ class Coordinator:
             await self._alerts.look(done.documents, done.demand, led, now)
 
     async def _look_at_regions(self, led: Led, now: float) -> Mapping[Region, RegionRecord]:
+        if led.of_regions != self._watches_by:
+            # What was absent when it last watched may have come and gone since.
+            self._watches_by, self._liveness = led.of_regions, Liveness(self._tempo.freeze_after)
         if led.of_regions is None:
             return {name: stored.record for name, stored in (await self._directory.regions()).items()}
         records, changed = await update(self._liveness, self._directory, led.of_regions, now)
