@@ -80,8 +80,8 @@ class World:
     async def look(self, by: Alerts | None = None) -> None:
         self.clock.seconds += 1
         await self.leading.keep()
-        _, documents = await self.etcd.list()
-        await (by or self.alerts).look(documents, await self.etcd.demand(), self.led, self.clock.now())
+        documents = {stored.key: stored.allocation for stored in (await self.etcd.list())[1]}
+        await (by or self.alerts).look(documents.get, await self.etcd.demand(), self.led, self.clock.now())
 
 
 @pytest.fixture

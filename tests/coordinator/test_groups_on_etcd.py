@@ -127,7 +127,7 @@ async def test_on_etcd_documents_are_followed_of_what_is_led_alone(real: RealWor
 
         def known(coordinator: Coordinator) -> set[QuotaKey]:
             shelves = [coordinator._documents.complete(group) for group in range(GROUPS)]  # type: ignore[union-attr]
-            return {stored.key for shelf in shelves if shelf is not None for stored in shelf.all}
+            return {key for shelf in shelves if shelf is not None for key in shelf.all}
 
         await until(lambda: known(one) | known(two) == set(KEYS))
         assert {key for key in KEYS if key in one.led} == known(one)

@@ -151,7 +151,7 @@ class Coordinator:
         )
         self._tell(done)
         if self._alerts is not None:
-            await self._alerts.look(done.documents, done.demand, led, now)
+            await self._alerts.look(done.find, done.demand, led, now)
 
     async def _look_at_regions(self, led: Led, now: float) -> Mapping[Region, RegionRecord]:
         if led.of_regions != self._watches_by:

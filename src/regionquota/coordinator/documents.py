@@ -10,7 +10,7 @@ from contextlib import aclosing
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.groups import ALL_BUCKETS
-from regionquota.core.quota import QuotaKey
+from regionquota.core.quota import QuotaKey, Region
 from regionquota.loops import RETRY_PAUSE_S, forever, stop
 from regionquota.ports import AllocationStore, CompactedError, Stored
 
@@ -56,14 +56,16 @@ class Documents:
         if is_unfinished(stored.allocation):
             self._unfinished.add(stored.key)
 
-    def active(self, reported: Iterable[QuotaKey]) -> Collection[Stored]:
-        """Those that a round has to look at: what regions report, and what waits for somebody."""
+    def active(self, reported: Iterable[QuotaKey], evicted: Collection[Region] = ()) -> Collection[Stored]:
+        """What a round has to look at: what regions report, what waits for somebody, what evicted regions have left."""
         keys = self._unfinished.union(reported)
+        if evicted:
+            keys |= {key for key, stored in self._known.items() if _has_part(stored, evicted)}
         return [stored for key in keys if (stored := self._known.get(key)) is not None]
 
     @property
-    def all(self) -> Collection[Stored]:
-        return self._known.values()
+    def all(self) -> Mapping[QuotaKey, Stored]:
+        return self._known
 
 
 class Shelves:
@@ -93,6 +95,10 @@ class Shelves:
         tasks = [task for _, task in self._following.values()]
         self._following = {}
         await stop(tasks)
+
+
+def _has_part(stored: Stored, regions: Collection[Region]) -> bool:
+    return stored.allocation is not None and not stored.allocation.slices.keys().isdisjoint(regions)
 
 
 def is_unfinished(allocation: Allocation) -> bool:

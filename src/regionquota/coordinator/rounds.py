@@ -21,14 +21,17 @@ from regionquota.ports import AllocationStore, Directory, RegionRecord, RegionSt
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round did. `lost` counts documents that somebody else changed first: the next round sees them."""
+    """What a round did. `lost` counts documents that somebody else changed first: the next round sees them.
 
-    documents: Sequence[Stored]
+    `find` looks a document up among all that are led.
+    """
+
     demand: Sequence[tuple[Region, Demand]]
     granted: int
     moves: Sequence[tuple[QuotaKey, Move]]
     lost: int
     failed: Sequence[tuple[QuotaKey, str]] = ()
+    find: Callable[[QuotaKey], Allocation | None] = lambda _: None
 
 
 async def run_round(
@@ -47,37 +50,45 @@ async def run_round(
     states = {name: state_of(record) for name, record in records.items()}
     reports = await directory.demand(led.buckets)
     demand = needs(reports)
-    evicted_before = any(record.is_evicted for record in records.values())
-    documents, active = await _to_look_at(led, allocations, known, None if evicted_before else demand)
+    evicted_before = [name for name, record in records.items() if record.is_evicted]
+    active, documents = await _to_look_at(led, allocations, known, demand, evicted_before)
     evicted = await _still_evicted(records, directory)
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         settled = _without_evicted(allocation, evicted, now)
         return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s)
 
+    def find(key: QuotaKey) -> Allocation | None:
+        stored = documents[group_of(key, led.groups)].get(key)
+        return None if stored is None else stored.allocation
+
     done = await _carry_out(active, reports, wanted, allocations, led, now, new_id)
-    return replace(done, documents=documents)
+    return replace(done, find=find)
 
 
 async def _to_look_at(
-    led: Led, allocations: AllocationStore, known: Shelves | None, reported: Iterable[QuotaKey] | None
-) -> tuple[Sequence[Stored], Sequence[Stored]]:
-    """All documents that are led, and the active ones of them; `reported` None: all are active."""
-    by_group: dict[int, list[QuotaKey]] = {}
-    for key in reported or ():
-        by_group.setdefault(group_of(key, led.groups), []).append(key)
-    documents: list[Stored] = []
+    led: Led,
+    allocations: AllocationStore,
+    known: Shelves | None,
+    reported: Iterable[QuotaKey],
+    evicted: Collection[Region],
+) -> tuple[Sequence[Stored], Mapping[int, Mapping[QuotaKey, Stored]]]:
+    """The active documents, and by group all there are."""
+    reported_of: dict[int, list[QuotaKey]] = {}
+    for key in reported:
+        reported_of.setdefault(group_of(key, led.groups), []).append(key)
     active: list[Stored] = []
+    documents: dict[int, Mapping[QuotaKey, Stored]] = {}
     for group, buckets in led.parts():
         shelf = None if known is None else known.complete(group)
         if shelf is None:
             _, listed = await allocations.list(buckets)
-            documents += listed
             active += listed
+            documents[group] = {stored.key: stored for stored in listed}
         else:
-            documents += shelf.all
-            active += shelf.all if reported is None else shelf.active(by_group.get(group, ()))
-    return documents, active
+            active += shelf.active(reported_of.get(group, ()), evicted)
+            documents[group] = shelf.all
+    return active, documents
 
 
 async def run_urgent(
@@ -141,7 +152,7 @@ async def _carry_out(
             continue
         granted += sum(planned.grants.values())
         moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
-    return Round(tuple(documents), reports, granted, moves, lost, failed)
+    return Round(reports, granted, moves, lost, failed)
 
 
 _NOBODY: Mapping[Region, Need] = {}
