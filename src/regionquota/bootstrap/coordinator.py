@@ -21,7 +21,7 @@ from regionquota.core.groups import GROUPS, spans
 from regionquota.core.history import Bond
 from regionquota.core.rebalancing import Policy
 from regionquota.http.server import Probe, application
-from regionquota.telemetry import Telemetry
+from regionquota.telemetry import Telemetry, observe_led
 
 _log = structlog.get_logger(__name__)
 MAX_BODY_BYTES = 65_536
@@ -34,12 +34,17 @@ CRY_FRESH_S = 5.0
 async def run_coordinator(config: Config) -> None:
     """Run until SIGTERM or SIGINT. etcd may be away at the start; the coordinator then waits."""
     stopping = stop_signal()
+    running: list[Coordinator] = []
     async with telemetry_of(config) as telemetry:
+        observe_led(telemetry.meter, lambda: sum(len(one.led.fences) for one in running))
         while not stopping.is_set():
-            await _run_in_one_history(config, telemetry, stopping)
+            await _run_in_one_history(config, telemetry, stopping, running)
 
 
-async def _run_in_one_history(config: Config, telemetry: Telemetry, stopping: asyncio.Event) -> None:
+async def _run_in_one_history(
+    config: Config, telemetry: Telemetry, stopping: asyncio.Event, running: list[Coordinator]
+) -> None:
+    """The coordinator is the only one in `running` from then on."""
     bond, ended = Bond(), asyncio.Event()
     async with (
         connect_etcd(config.etcd, bond) as etcd,
@@ -58,6 +63,7 @@ async def _run_in_one_history(config: Config, telemetry: Telemetry, stopping: as
             documents=Shelves(etcd.allocations, relist_interval_s=RELIST_INTERVAL_S),
             cries=Cries(etcd.urgency, fresh_s=CRY_FRESH_S),
         )
+        running[:] = [coordinator]
         watch = HistoryWatch(instance_name(), etcd.histories, bond, SystemClock(), ended.set)
         ready = _readiness(coordinator, watch, 3 * config.coordinator.leader_ttl_s)
         app = application((), telemetry, ready, title="regionquota coordinator", max_body_bytes=MAX_BODY_BYTES)
