@@ -72,8 +72,9 @@ class EtcdAllocationStore:
         return None
 
     async def list(self, buckets: range = ALL_BUCKETS) -> tuple[int, Sequence[Stored]]:
+        first, behind = self._keys.allocations_in(buckets)
         while True:
-            revision, entries = await self._gateway.scan_range(*self._keys.allocations_in(buckets))
+            revision, entries = await self._gateway.scan(first, end=behind)
             history = await self._gateway.get(self._binding.key)
             if history is None or history.revision <= revision:
                 break  # else what was read may be of before a recovery that has ended since

@@ -92,15 +92,15 @@ class Gateway:
     async def _get(self, key: bytes) -> Any:
         return await self._linearizable(f"a read of {key.decode()}", lambda member: member.kv.get(key))
 
-    async def scan(self, prefix: bytes, *, regardless: bool = False, page: int = PAGE) -> tuple[int, Sequence[Entry]]:
-        """All entries as of one revision, so many at a time that answers stay below gRPC's limit."""
-        return await self.scan_range(prefix, prefix_range_end(prefix), regardless=regardless, page=page)
-
-    async def scan_range(
-        self, start: bytes, end: bytes, *, regardless: bool = False, page: int = PAGE
+    async def scan(
+        self, prefix: bytes, *, end: bytes | None = None, regardless: bool = False, page: int = PAGE
     ) -> tuple[int, Sequence[Entry]]:
-        """As `scan`, from one key up to another."""
-        first = await self._page(start, end, 0, regardless, page)
+        """All entries as of one revision, so many at a time that answers stay below gRPC's limit.
+
+        `end`: up to that key instead of all that begin with `prefix`.
+        """
+        end = end or prefix_range_end(prefix)
+        first = await self._page(prefix, end, 0, regardless, page)
         revision: int = first.header.revision
         entries = [_entry(kv) for kv in first.kvs]
         more = first.more
@@ -108,7 +108,7 @@ class Gateway:
             try:
                 more_of_it = await self._page(entries[-1].key + b"\0", end, revision, regardless, page)
             except CompactedError as error:
-                raise EtcdUnavailable(f"etcd was compacted while {start.decode()} was listed: list again") from error
+                raise EtcdUnavailable(f"etcd was compacted while {prefix.decode()} was listed: list again") from error
             entries += map(_entry, more_of_it.kvs)
             more = more_of_it.more
         return revision, entries
