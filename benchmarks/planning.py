@@ -13,10 +13,12 @@ import time
 from collections.abc import Sequence
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
-from regionquota.coordinator.documents import Documents
+from regionquota.coordinator.documents import Shelves
+from regionquota.coordinator.leading import Led
 from regionquota.coordinator.rounds import Round, run_round
 from regionquota.core.allocation import LimitSource, VersionedLimit, grant, new_allocation
 from regionquota.core.demand import Demand
+from regionquota.core.groups import ALL_BUCKETS
 from regionquota.core.quota import Kind, QuotaKey
 from regionquota.core.rebalancing import Policy
 from regionquota.ports import RegionRecord
@@ -45,20 +47,20 @@ async def measure(quotas: int) -> tuple[float, Round]:
     for region in REGIONS:
         session = await etcd.open_session(60)
         await etcd.report(session, region, region, [_word(key, rng) for key in keys])
-    known = Documents(etcd, relist_interval_s=3600)
-    following = asyncio.create_task(known.follow())
-    while not known.is_complete:  # noqa: ASYNC110 - a few turns of the loop
+    known = Shelves(etcd, relist_interval_s=3600)
+    known.follow({0: ALL_BUCKETS})
+    while known.complete(0) is None:  # noqa: ASYNC110 - a few turns of the loop
         await asyncio.sleep(0)
     fence = await etcd.lead(await etcd.open_session(60), "one")
     assert fence is not None
     ids = itertools.count()
     began = time.process_time()
     done = await run_round(
-        {name: RegionRecord(name) for name in REGIONS}, etcd, etcd, fence, Policy(),
+        {name: RegionRecord(name) for name in REGIONS}, etcd, etcd, Led(1, {0: fence}), Policy(),
         round_s=ROUND_S, now=0.0, new_id=lambda: f"{next(ids)}", known=known,
     )  # fmt: skip
     took = time.process_time() - began
-    following.cancel()
+    await known.stop()
     return took, done
 
 

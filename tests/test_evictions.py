@@ -10,6 +10,7 @@ from tests.core.builders import NOON, OTHER, QUOTA, allocation
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.histories import MemoryHistoryStore
+from regionquota.coordinator.leading import Led
 from regionquota.coordinator.rounds import run_round
 from regionquota.core.allocation import Allocation, Retired, grant
 from regionquota.core.history import History, Phase, Standing
@@ -98,7 +99,9 @@ async def test_a_round_that_has_read_the_records_before_retires_nothing_again(wo
     await world.readmit()
     fence = await world.etcd.lead(await world.etcd.open_session(60), "one")
     assert fence is not None
-    await run_round(records, world.etcd, world.etcd, fence, Policy(), round_s=1.0, now=NOON, new_id=lambda: "m")
+    await run_round(
+        records, world.etcd, world.etcd, Led(1, {0: fence}), Policy(), round_s=1.0, now=NOON, new_id=lambda: "m"
+    )
     assert ({"us": 10}, {}) == ((await world.document()).slices, (await world.document()).retired)
 
 
@@ -109,7 +112,9 @@ async def test_a_round_finishes_an_eviction(world: World) -> None:
     fence = await world.etcd.lead(await world.etcd.open_session(60), "one")
     assert fence is not None
     records = {"us": await world.record()}
-    await run_round(records, world.etcd, world.etcd, fence, Policy(), round_s=1.0, now=NOON, new_id=lambda: "m")
+    await run_round(
+        records, world.etcd, world.etcd, Led(1, {0: fence}), Policy(), round_s=1.0, now=NOON, new_id=lambda: "m"
+    )
     for key in (QUOTA, OTHER):
         assert {"us": Retired(50)} == (await world.document(key)).retired
 

@@ -22,6 +22,7 @@ from regionquota.telemetry import (
     configure_logging,
     configure_metrics,
     configure_tracing,
+    observe_led,
     observe_synchronised,
     observe_units,
 )
@@ -191,6 +192,15 @@ def test_the_age_of_the_last_contact_is_shown_once_there_was_one() -> None:
     assert name not in scrape(metrics)
     age[0] = 1.5
     assert 1.5 == scrape(metrics)[name]
+
+
+def test_the_groups_that_are_led_are_read_anew_at_each_scrape() -> None:
+    metrics = configure_metrics("test")
+    led = [5]
+    observe_led(metrics.meter, lambda: led[0])
+    assert 5 == scrape(metrics)["regionquota_groups_led"]
+    led[0] = 0
+    assert 0 == scrape(metrics)["regionquota_groups_led"]
 
 
 def test_two_services_in_one_process_count_apart() -> None:

@@ -3,7 +3,7 @@
 Each port has one contract suite (tests/contract) that runs against memory and against the real thing.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -13,6 +13,7 @@ from regionquota.core.commands import Command, Outcome
 from regionquota.core.counter import Counter
 from regionquota.core.demand import Demand
 from regionquota.core.eviction import Eviction
+from regionquota.core.groups import ALL_BUCKETS, Leadership
 from regionquota.core.periods import Epoch
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.reservation import Reservation
@@ -70,8 +71,8 @@ class AllocationStore(Protocol):
         """Delete the document if it is still at `revision`. May raise `EtcdUnavailable` and yet have happened."""
         ...
 
-    async def list(self) -> tuple[int, Sequence[Stored]]:
-        """Linearizable. All documents, and the revision of etcd at which they were read.
+    async def list(self, buckets: range = ALL_BUCKETS) -> tuple[int, Sequence[Stored]]:
+        """Linearizable. All documents in `buckets`, and the revision of etcd at which they were read.
 
         Passes over a document that cannot be read, as `watch` does: see `damaged`.
         """
@@ -81,11 +82,11 @@ class AllocationStore(Protocol):
         """What `list` passes over: each with its key and why it is no allocation that adds up (invariant A)."""
         ...
 
-    def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
-        """Changes after revision `after`, in order, one item per etcd revision at least. To be closed (`aclosing`).
+    def watch(self, after: int, buckets: range = ALL_BUCKETS) -> AsyncGenerator[Sequence[Stored], None]:
+        """Changes in `buckets` after revision `after`, in order, one item per etcd revision at least.
 
-        Ends only by `CompactedError` or `EtcdUnavailable`; never reconnects by itself, so nothing is missed but
-        what cannot be read.
+        To be closed (`aclosing`). Ends only by `CompactedError` or `EtcdUnavailable`; never reconnects by itself, so
+        nothing is missed but what cannot be read.
         """
         ...
 
@@ -182,7 +183,7 @@ class Directory(Protocol):
         ...
 
     async def announce(self, session: Session, presence: Presence) -> None:
-        """`EtcdUnavailable` also for a session that is gone; so for `report` and `lead`."""
+        """`EtcdUnavailable` also for a session that is gone; so for `report`, `stand` and `lead`."""
         ...
 
     async def present(self) -> Sequence[Presence]: ...
@@ -191,14 +192,22 @@ class Directory(Protocol):
         """Replace this instance's last report."""
         ...
 
-    async def demand(self) -> Sequence[tuple[Region, Demand]]: ...
+    async def demand(self, buckets: Container[int] = ALL_BUCKETS) -> Sequence[tuple[Region, Demand]]: ...
 
-    async def lead(self, session: Session, name: str) -> Fence | None:
+    async def stand(self, session: Session, name: str) -> None:
+        """Be among the coordinators that groups are shared out to, as long as the session lasts."""
+        ...
+
+    async def lead(self, session: Session, name: str, group: int = 0) -> Fence | None:
         """Become the leader if there is none. None: somebody else is. Repeating it while leading returns the fence."""
         ...
 
-    async def leader(self) -> str | None:
-        """The name that the leader gave."""
+    async def resign(self, fence: Fence) -> None:
+        """Give a group up, so that another may lead it at once. Nothing happens if the fence does not hold."""
+        ...
+
+    async def leadership(self) -> Leadership:
+        """Linearizable."""
         ...
 
     async def suspend(self, tenant: str, since: float, why: str) -> None:

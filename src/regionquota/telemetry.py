@@ -215,6 +215,15 @@ def observe_reconciled(meter: Meter, read_ages: Callable[[], Mapping[str, float]
     )
 
 
+def observe_led(meter: Meter, read: Callable[[], int]) -> None:
+    """Show how many groups of buckets this coordinator leads."""
+
+    def observe(_options: CallbackOptions) -> Iterator[Observation]:
+        yield Observation(read())
+
+    meter.create_observable_gauge("regionquota_groups_led", [observe], "", "Groups of quotas this coordinator leads")
+
+
 class Telemetry:
     """One process's metrics and where `/metrics` reads them; several may live side by side, as in tests."""
 

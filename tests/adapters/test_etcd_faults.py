@@ -16,7 +16,7 @@ from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit,
 from regionquota.core.quota import Kind, QuotaKey
 from regionquota.embedded import EmbeddedEtcd, TcpProxy, free_port
 from regionquota.errors import EtcdUnavailable
-from regionquota.ports import Presence, RegionRecord, Session
+from regionquota.ports import Fence, Presence, RegionRecord, Session
 
 CPU = QuotaKey("acme", "vcpu")
 TIMEOUT_S = 0.4
@@ -79,7 +79,9 @@ CALLS: dict[str, Call] = {
     "report": lambda client, session: client.directory.report(session, "eu", "i", []),
     "demand": lambda client, _: client.directory.demand(),
     "lead": lambda client, session: client.directory.lead(session, "me"),
-    "leader": lambda client, _: client.directory.leader(),
+    "stand": lambda client, session: client.directory.stand(session, "me"),
+    "resign": lambda client, _: client.directory.resign(Fence("leader/coordinator", 1)),
+    "leadership": lambda client, _: client.directory.leadership(),
 }
 
 

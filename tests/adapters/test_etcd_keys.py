@@ -17,7 +17,9 @@ def test_where_things_stand() -> None:
     assert b"/regionquota/regions/eu-west" == KEYS.region("eu-west")
     assert b"/regionquota/live/eu/host%3A1" == KEYS.presence("eu", "host:1")
     assert b"/regionquota/demand/eu/host%3A1/0002" == KEYS.demand("eu", "host:1", 2)
-    assert b"/regionquota/leader/coordinator" == KEYS.leader
+    assert b"/regionquota/leader/coordinator" == KEYS.leader(0)
+    assert b"/regionquota/leader/coordinator/7" == KEYS.leader(7)
+    assert b"/regionquota/leader/present/host%2F1" == KEYS.coordinator("host/1")
 
 
 @given(quota_keys)

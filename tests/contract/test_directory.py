@@ -94,7 +94,7 @@ async def test_all_that_hangs_on_a_session_goes_when_its_time_runs_out(
     await elapse(RUN_OUT_S)
     assert [] == list(await directory.present())
     assert [] == list(await directory.demand())
-    assert await directory.leader() is None
+    assert {} == (await directory.leadership()).leaders
     assert not await session.keep()
 
 
@@ -123,7 +123,7 @@ async def test_nothing_can_be_hung_on_a_session_that_is_gone(directory: Director
         await directory.lead(session, "me")
     assert [] == list(await directory.present())
     assert [] == list(await directory.demand())
-    assert await directory.leader() is None
+    assert {} == (await directory.leadership()).leaders
 
 
 # -- presence and demand --
@@ -198,7 +198,7 @@ async def test_odd_names_survive(directory: Directory, odd: str) -> None:
     assert [odd] == list(await directory.regions())
     assert [presence] == list(await directory.present())
     assert [(odd, demand)] == list(await directory.demand())
-    assert odd == await directory.leader()
+    assert odd == (await directory.leadership()).leaders[0].name
 
 
 # -- suspensions --
@@ -235,52 +235,3 @@ async def test_odd_tenants_are_suspended_and_resumed(directory: Directory, odd: 
     await directory.suspend(odd, 1.0, "unpaid")
     assert [odd] == list(await directory.suspensions())
     assert await directory.resume(odd)
-
-
-# -- leadership --
-
-
-async def test_nobody_leads_at_first(directory: Directory) -> None:
-    assert await directory.leader() is None
-
-
-async def test_one_leads_and_another_does_not(directory: Directory) -> None:
-    assert await directory.lead(await directory.open_session(LONG_S), "one") is not None
-    assert await directory.lead(await directory.open_session(LONG_S), "other") is None
-    assert "one" == await directory.leader()
-
-
-async def test_a_session_that_is_gone_does_not_lead_in_place_of_another(directory: Directory) -> None:
-    gone = await directory.open_session(LONG_S)
-    await gone.close()
-    await directory.lead(await directory.open_session(LONG_S), "other")
-    assert await directory.lead(gone, "gone") is None
-    assert "other" == await directory.leader()
-
-
-async def test_asking_again_while_leading_returns_the_same_fence(directory: Directory) -> None:
-    session = await directory.open_session(LONG_S)
-    fence = await directory.lead(session, "one")
-    assert fence is not None
-    assert fence == await directory.lead(session, "one")
-
-
-async def test_leadership_passes_on_when_the_session_closes(directory: Directory) -> None:
-    one, other = await directory.open_session(LONG_S), await directory.open_session(LONG_S)
-    first = await directory.lead(one, "one")
-    await one.close()
-    second = await directory.lead(other, "other")
-    assert first is not None
-    assert second is not None
-    assert second.create_revision > first.create_revision
-    assert "other" == await directory.leader()
-
-
-async def test_leadership_passes_on_when_its_time_runs_out(
-    directory: Directory, elapse: Callable[[float], Awaitable[None]]
-) -> None:
-    first = await directory.lead(await directory.open_session(SHORT_S), "one")
-    await elapse(RUN_OUT_S)
-    second = await directory.lead(await directory.open_session(LONG_S), "other")
-    assert second is not None
-    assert first != second

@@ -16,6 +16,7 @@ from tests.end_to_end.support import PROGRAM
 
 from regionquota.adapters.etcd import EtcdClient
 from regionquota.core.demand import Demand
+from regionquota.core.groups import group_of
 from regionquota.embedded import EmbeddedEtcd
 
 CONFIG = """
@@ -62,8 +63,8 @@ async def coordinator(file: Path, receiver: Receiver) -> AsyncIterator[asyncio.s
 
 
 async def leads_another(client: EtcdClient, process: asyncio.subprocess.Process) -> bool:
-    leader = await client.directory.leader()
-    return leader is not None and not leader.endswith(f"-{process.pid}")
+    leader = (await client.directory.leadership()).leaders.get(group_of(QUOTA))
+    return leader is not None and not leader.name.endswith(f"-{process.pid}")
 
 
 async def test_a_crossing_is_posted_once_although_the_leader_is_killed(

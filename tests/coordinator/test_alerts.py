@@ -8,6 +8,7 @@ from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator import alerts as alerts_module
 from regionquota.coordinator.alerts import Alerts, Crossing
 from regionquota.coordinator.coordinator import Coordinator, Tempo
+from regionquota.coordinator.leading import Led
 from regionquota.core.alerts import Mark
 from regionquota.core.demand import Demand
 from regionquota.core.periods import epoch_of
@@ -44,7 +45,7 @@ class World:
         self.sessions: dict[str, Session] = {}
         self.told: list[tuple[int, int]] = []
         self.alerts = self.process()
-        self.fence = Fence("", 0)
+        self.led = Led()
 
     def process(self) -> Alerts:
         """What another coordinator begins with."""
@@ -61,7 +62,7 @@ class World:
         self.leading = await self.etcd.open_session(TTL_S)
         fence = await self.etcd.lead(self.leading, "me")
         assert fence is not None
-        self.fence = fence
+        self.led = Led(1, {0: fence})
 
     async def go_to(self, instant: float) -> None:
         self.clock.seconds = instant
@@ -79,8 +80,8 @@ class World:
     async def look(self, by: Alerts | None = None) -> None:
         self.clock.seconds += 1
         await self.leading.keep()
-        _, documents = await self.etcd.list()
-        await (by or self.alerts).look(documents, await self.etcd.demand(), self.fence, self.clock.now())
+        documents = {stored.key: stored.allocation for stored in (await self.etcd.list())[1]}
+        await (by or self.alerts).look(documents.get, await self.etcd.demand(), self.led, self.clock.now())
 
 
 @pytest.fixture
@@ -167,13 +168,13 @@ async def test_who_leads_next_tells_nothing_again(world: World) -> None:
 
 async def test_who_leads_no_longer_tells_nothing(world: World) -> None:
     await world.say("eu", 90)
-    stalled = world.fence
+    stalled = world.led
     await world.leading.close()
     await world.lead()
-    current, world.fence = world.fence, stalled
+    current, world.led = world.led, stalled
     await world.look()
     assert [] == world.told
-    world.fence = current
+    world.led = current
     await world.look(world.process())
     assert [(80, 90)] == world.told
 
@@ -207,7 +208,7 @@ async def test_what_is_to_be_told_comes_first_and_the_rest_next_time(
 ) -> None:
     monkeypatch.setattr(alerts_module, "MAX_WRITES", 1)
     for gone in ("gone", "gone too"):
-        await world.etcd.swap_mark(QuotaKey(gone, "vcpu"), 0, Mark(80, 0, NOON), world.fence)
+        await world.etcd.swap_mark(QuotaKey(gone, "vcpu"), 0, Mark(80, 0, NOON), world.led.fences[0])
     await world.say("eu", 90)
     await world.look()
     assert [(80, 90)] == world.told

@@ -7,6 +7,7 @@ import pytest
 from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.coordinator.leading import Led
 from regionquota.coordinator.liveness import Liveness, update
 from regionquota.coordinator.rounds import Round, run_round
 from regionquota.core.allocation import LimitSource, Move, VersionedLimit, grant, new_allocation, request_moves
@@ -54,7 +55,14 @@ async def plan_round(etcd: MemoryCoordination, fence: Fence, clock: HandClock) -
     records, _ = await update(Liveness(0.0), etcd, fence, clock.now())
     ids = itertools.count()
     return await run_round(
-        records, etcd, etcd, fence, Policy(), round_s=10.0, now=clock.now(), new_id=lambda: f"move-{next(ids)}"
+        records,
+        etcd,
+        etcd,
+        Led(1, {0: fence}),
+        Policy(),
+        round_s=10.0,
+        now=clock.now(),
+        new_id=lambda: f"move-{next(ids)}",
     )
 
 

@@ -70,6 +70,13 @@ async def test_what_waits_for_somebody_is_active_until_it_is_done(
     assert [] == await heard(documents)
 
 
+async def test_what_an_evicted_region_has_left_is_active(etcd: MemoryCoordination, documents: Documents) -> None:
+    await etcd.swap(TWO, 0, allocation(100, ap=50))
+    await heard(documents)
+    assert [TWO] == [stored.key for stored in documents.active((), ["ap", "sa"])]
+    assert [] == list(documents.active((), ["sa"]))
+
+
 async def test_an_older_word_changes_nothing(documents: Documents) -> None:
     (known,) = await heard(documents, ONE)
     documents.learn(Stored(ONE, known.revision - 1, allocation(7)))

@@ -84,7 +84,7 @@ async def test_a_coordinator_that_does_not_lead_plans_nothing(
     etcd: MemoryCoordination, coordinator: Coordinator
 ) -> None:
     sessions = await begun(etcd, coordinator)
-    await coordinator._session.close()  # type: ignore[union-attr]
+    await coordinator._election._session.close()  # type: ignore[union-attr]
     assert await etcd.lead(await etcd.open_session(1000), "two") is not None
     await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
     await asyncio.sleep(0.3)

@@ -32,7 +32,7 @@ async def document(deployment: Deployment, tenant: str) -> Allocation:
 
 
 async def nobody_leads(deployment: Deployment) -> bool:
-    return await deployment.operator.directory.leader() is None
+    return not (await deployment.operator.directory.leadership()).leaders
 
 
 async def share(deployment: Deployment, tenant: str) -> None:

@@ -11,6 +11,8 @@ import aiohttp
 from tests.end_to_end.support import PROGRAM, Deployment, eventually, numbers
 from tests.processes import stall
 
+from regionquota.core.groups import GROUPS, Leader
+
 REGIONS = ("eu", "us", "ap")
 
 
@@ -173,11 +175,11 @@ async def test_a_killed_postgres_comes_back_and_its_books_are_right(deployment: 
 
 async def test_a_killed_coordinator_comes_back_and_leads(deployment: Deployment, tenant: str) -> None:
     async with traffic(deployment, tenant, 60):
-        before = await deployment.operator.directory.leader()
+        before = await _leaders(deployment)
         await _kill(deployment, "coordinator")
 
         async def another_leads() -> bool:
-            return await deployment.operator.directory.leader() not in (before, None)
+            return len(await _leaders(deployment) - before) == GROUPS
 
         await eventually(another_leads, what="a new leader")
 
@@ -193,18 +195,21 @@ async def test_a_coordinator_stalled_past_its_lease_is_fenced_when_it_goes_on(
 ) -> None:
     async with traffic(deployment, tenant, 60), _second_coordinator(deployment):
         stalled = await deployment.pid("coordinator")
-        before = await deployment.operator.directory.leader()
+        before = await _leaders(deployment)
         stall(stalled)
         try:
 
             async def another_leads() -> bool:
-                return await deployment.operator.directory.leader() not in (before, None)
+                leaders = await _leaders(deployment)
+                return len(leaders) == GROUPS and not any(leader.name.endswith(f"-{stalled}") for leader in leaders)
 
             await eventually(another_leads, what="the second coordinator taking over")
         finally:
             os.kill(stalled, signal.SIGCONT)
         await asyncio.sleep(2)
-        assert await deployment.operator.directory.leader() != before
+        lost = {leader for leader in before if leader.name.endswith(f"-{stalled}")}
+        assert lost
+        assert not lost & await _leaders(deployment)
 
 
 async def test_two_servers_of_one_region_share_its_database(deployment: Deployment, tenant: str) -> None:
@@ -251,6 +256,11 @@ async def _kill(deployment: Deployment, process: str) -> None:
         return await deployment.pid(process) != before
 
     await eventually(restarted, what=f"{process} starting again")
+
+
+async def _leaders(deployment: Deployment) -> set[Leader]:
+    """One for each group of buckets that has one."""
+    return set((await deployment.operator.directory.leadership()).leaders.values())
 
 
 @asynccontextmanager

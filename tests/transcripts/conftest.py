@@ -36,7 +36,7 @@ def tell(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tel
         page = Page(title, moral)
         stage = Stage(page, **more)
         # A coordinator asks this how old its lease is.
-        monkeypatch.setattr("regionquota.coordinator.coordinator.time", SimpleNamespace(monotonic=stage.clock.now))
+        monkeypatch.setattr("regionquota.coordinator.leading.time", SimpleNamespace(monotonic=stage.clock.now))
         yield stage
         if request.config.getoption("rewrite_transcripts", default=False):
             path.write_text(page.text)

@@ -50,7 +50,7 @@ def picture(
         0 if stored is None else stored.revision,
         None if stored is None else stored.allocation,
         etcd.history[1],
-        None if etcd._leader is None else etcd._leader.value,
+        None if 0 not in etcd._leaders else etcd._leaders[0].value.name,
         {name: known.record for name, known in etcd._regions.items()},
         {name: _database(key, store, lost=name in lost) for name, store in stores.items()},
     )

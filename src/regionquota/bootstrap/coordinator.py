@@ -13,14 +13,15 @@ from regionquota.bootstrap.history import watching_history
 from regionquota.bootstrap.serving import first_of, instance_name, site, stop_signal, telemetry_of
 from regionquota.config import Config
 from regionquota.coordinator.coordinator import Coordinator, Tempo
-from regionquota.coordinator.documents import Documents
+from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.history_watch import HistoryWatch
 from regionquota.coordinator.rounds import Round
 from regionquota.coordinator.urgent import Cries
+from regionquota.core.groups import GROUPS, spans
 from regionquota.core.history import Bond
 from regionquota.core.rebalancing import Policy
 from regionquota.http.server import Probe, application
-from regionquota.telemetry import Telemetry
+from regionquota.telemetry import Telemetry, observe_led
 
 _log = structlog.get_logger(__name__)
 MAX_BODY_BYTES = 65_536
@@ -33,12 +34,17 @@ CRY_FRESH_S = 5.0
 async def run_coordinator(config: Config) -> None:
     """Run until SIGTERM or SIGINT. etcd may be away at the start; the coordinator then waits."""
     stopping = stop_signal()
+    running: list[Coordinator] = []
     async with telemetry_of(config) as telemetry:
+        observe_led(telemetry.meter, lambda: sum(len(one.led.fences) for one in running))
         while not stopping.is_set():
-            await _run_in_one_history(config, telemetry, stopping)
+            await _run_in_one_history(config, telemetry, stopping, running)
 
 
-async def _run_in_one_history(config: Config, telemetry: Telemetry, stopping: asyncio.Event) -> None:
+async def _run_in_one_history(
+    config: Config, telemetry: Telemetry, stopping: asyncio.Event, running: list[Coordinator]
+) -> None:
+    """The coordinator is the only one in `running` from then on."""
     bond, ended = Bond(), asyncio.Event()
     async with (
         connect_etcd(config.etcd, bond) as etcd,
@@ -51,11 +57,13 @@ async def _run_in_one_history(config: Config, telemetry: Telemetry, stopping: as
             SystemClock(),
             policy_of(config),
             tempo_of(config),
+            groups=GROUPS,
             on_round=_round_watcher(telemetry),
             alerts=alerts,
-            documents=Documents(etcd.allocations, relist_interval_s=RELIST_INTERVAL_S),
+            documents=Shelves(etcd.allocations, relist_interval_s=RELIST_INTERVAL_S),
             cries=Cries(etcd.urgency, fresh_s=CRY_FRESH_S),
         )
+        running[:] = [coordinator]
         watch = HistoryWatch(instance_name(), etcd.histories, bond, SystemClock(), ended.set)
         ready = _readiness(coordinator, watch, 3 * config.coordinator.leader_ttl_s)
         app = application((), telemetry, ready, title="regionquota coordinator", max_body_bytes=MAX_BODY_BYTES)
@@ -93,7 +101,7 @@ def _readiness(coordinator: Coordinator, watch: HistoryWatch, patience_s: float)
     async def ready() -> tuple[bool, dict[str, Any]]:
         heard = coordinator.heard_s_ago
         found: dict[str, Any] = {
-            "leading": coordinator.is_leader,
+            "leads_groups": spans(coordinator.led.fences),
             "etcd_heard_s_ago": None if heard is None else round(heard, 1),
         }
         if watch.trouble is not None:

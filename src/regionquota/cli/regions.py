@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ from regionquota.cli.frame import (
     print_json,
     print_table,
 )
+from regionquota.core.groups import GROUPS, Leadership, spans
 from regionquota.core.quota import MAX_WEIGHT
 from regionquota.http.decoding import write_time
 from regionquota.ports import RegionRecord, RegionStatus
@@ -48,11 +50,14 @@ async def _serve(config: ConfigOption) -> None:
 @app.command("list", epilog="Example: regionquota region list --json")
 @command
 async def list_(config: ConfigOption = None, json: JsonOption = False) -> None:
-    """List regions: weight, state, how many servers show signs of life, how many quotas it has a slice of."""
+    """List regions: weight, state, how many servers show signs of life, how many quotas it has a slice of.
+
+    And coordinators, with the groups of quotas (0 to 15) that each of them leads.
+    """
     async with operator(configuration(config)) as connected:
         records = await connected.directory.regions()
         servers = Counter(presence.region for presence in await connected.directory.present())
-        leader = await connected.directory.leader()
+        leadership = await connected.directory.leadership()
         _, documents = await connected.allocations.list()
     quotas: Counter[str] = Counter()
     for stored in documents:
@@ -63,13 +68,35 @@ async def list_(config: ConfigOption = None, json: JsonOption = False) -> None:
         for name, stored in sorted(records.items())
     ]
     if json:
-        print_json({"leader": leader, "regions": found})
+        print_json({"coordinators": _led(leadership), "regions": found})
         return
     print_table(
         ("region", "weight", "state", "servers", "quotas"),
         ((one["region"], one["weight"], _state(one), one["servers"], one["quotas"]) for one in found),
     )
-    out.print(f"coordinator: {leader or 'none leads'}", highlight=False)
+    for line in who_leads(leadership):
+        out.print(line, highlight=False)
+
+
+def who_leads(leadership: Leadership) -> Iterator[str]:
+    if leadership.undivided is not None:
+        yield f"coordinator {leadership.undivided} of an older release leads everything"
+        return
+    for name, groups in _led(leadership).items():
+        yield f"coordinator {name}: {f'groups {spans(groups)}' if groups else 'stands by'}"
+    vacant = [group for group in range(GROUPS) if group not in leadership.leaders]
+    if vacant:
+        yield f"nobody leads groups {spans(vacant)}"
+
+
+def _led(leadership: Leadership) -> dict[str, list[int]]:
+    """Which groups of buckets each coordinator leads."""
+    led: dict[str, list[int]] = {name: [] for name in sorted(leadership.present)}
+    for group, leader in sorted(leadership.leaders.items()):
+        led.setdefault(leader.name, []).append(group)
+    if leadership.undivided is not None:
+        led[leadership.undivided] = list(range(GROUPS))
+    return led
 
 
 @app.command(context_settings=NEGATIVE_NUMBERS, epilog="Example: regionquota region weight eu 200")

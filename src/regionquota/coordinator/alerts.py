@@ -10,11 +10,11 @@ from itertools import islice
 from typing import Final
 
 from regionquota.alert_ports import MarkStore, StoredMark
+from regionquota.coordinator.leading import Led
 from regionquota.core.alerts import Mark, begun_by, is_watched, threshold_of, told_in, usage_of
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.ports import Fence, Stored
 
 MAX_WRITES: Final = 1_000
 """Marks changed in one look, those that are to be told first; the others come next time."""
@@ -50,15 +50,20 @@ class Alerts:
         self._unanswered: Crossing | None = None
 
     async def look(
-        self, documents: Sequence[Stored], demand: Sequence[tuple[Region, Demand]], fence: Fence, now: float
+        self,
+        find: Callable[[QuotaKey], Allocation | None],
+        demand: Sequence[tuple[Region, Demand]],
+        led: Led,
+        now: float,
     ) -> None:
-        """Compare usage with what was told before, and tell the rest. To be called by the leader."""
+        """Compare usage with what was told before, and tell the rest. `find` knows what is led, `demand` is of that."""
         marks = await self._store.marks()
         self._tell_what_was_written_after_all(marks)
-        changes = sorted(self._changes(documents, demand, marks, now), key=lambda change: change.crossing is None)
+        marks = {key: stored for key, stored in marks.items() if key in led}
+        changes = sorted(self._changes(find, demand, marks, now), key=lambda change: change.crossing is None)
         for change in islice(changes, MAX_WRITES):
             self._unanswered = change.crossing
-            written = await self._store.swap_mark(change.key, change.revision, change.mark, fence)
+            written = await self._store.swap_mark(change.key, change.revision, change.mark, led.fence_of(change.key))
             self._unanswered = None
             if written is not None and change.crossing is not None:
                 self._tell(change.crossing)
@@ -71,7 +76,7 @@ class Alerts:
 
     def _changes(
         self,
-        documents: Sequence[Stored],
+        find: Callable[[QuotaKey], Allocation | None],
         demand: Sequence[tuple[Region, Demand]],
         marks: Mapping[QuotaKey, StoredMark],
         now: float,
@@ -79,16 +84,13 @@ class Alerts:
         words: dict[QuotaKey, list[tuple[Region, Demand]]] = {}
         for region, word in demand:
             words.setdefault(word.key, []).append((region, word))
-        watched = {
-            stored.key: stored.allocation
-            for stored in documents
-            if stored.allocation is not None and is_watched(stored.allocation)
-        }
-        for key, allocation in watched.items():
-            if key in marks or self._may_cross(allocation, words.get(key, ())):
+        for key in dict.fromkeys((*words, *marks)):
+            allocation = find(key)
+            if allocation is None or not is_watched(allocation):
+                if key in marks:
+                    yield _Change(key, marks[key].revision, None, None)
+            elif key in marks or self._may_cross(allocation, words[key]):
                 yield from self._change(key, allocation, words.get(key, ()), marks.get(key), now)
-        for key in marks.keys() - watched.keys():
-            yield _Change(key, marks[key].revision, None, None)
 
     def _may_cross(self, allocation: Allocation, words: Sequence[tuple[Region, Demand]]) -> bool:
         """Of most quotas that is soon said."""

@@ -1,22 +1,23 @@
-"""The coordinator's loops: hold the leadership, run rounds. Any number of coordinators may run at once."""
+"""The coordinator's loops: hold what it leads, run rounds of that. Any number of coordinators may run at once."""
 
 import asyncio
 import secrets
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
 
 from regionquota.coordinator.alerts import Alerts
-from regionquota.coordinator.documents import Documents
+from regionquota.coordinator.documents import Shelves
+from regionquota.coordinator.leading import Election, Led
 from regionquota.coordinator.liveness import Liveness, update
 from regionquota.coordinator.rounds import Round, run_round, run_urgent
 from regionquota.coordinator.urgent import Cries
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Policy
 from regionquota.loops import RETRY_PAUSE_S, forever, stop
-from regionquota.ports import AllocationStore, Clock, Directory, Fence, RegionRecord, Session
+from regionquota.ports import AllocationStore, Clock, Directory, Fence, RegionRecord
 
 _log = structlog.get_logger(__name__)
 
@@ -34,7 +35,10 @@ class Tempo:
 
 
 class Coordinator:
-    """`on_round` hears of each round that this process led, with the number of frozen regions."""
+    """`on_round` hears of each round that this process made, with the number of frozen regions.
+
+    All coordinators of one deployment are to have as many `groups`.
+    """
 
     def __init__(
         self,
@@ -45,12 +49,12 @@ class Coordinator:
         policy: Policy,
         tempo: Tempo,
         *,
+        groups: int = 1,
         on_round: Callable[[Round, int], None] = lambda _round, _frozen: None,
         cries: Cries | None = None,
-        documents: Documents | None = None,
+        documents: Shelves | None = None,
         alerts: Alerts | None = None,
     ) -> None:
-        self._name = name
         self._allocations = allocations
         self._directory = directory
         self._clock = clock
@@ -62,30 +66,25 @@ class Coordinator:
         self._records: Mapping[Region, RegionRecord] = {}
         self._alerts = alerts
         self._liveness = Liveness(tempo.freeze_after)
-        self._session: Session | None = None
-        self._fence: Fence | None = None
-        self._kept_at = 0.0
+        self._watches_by: Fence | None = None
+        self._election = Election(name, directory, tempo.leader_ttl, groups)
+        self._planning = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def is_leader(self) -> bool:
-        """By this process's own monotonic clock, so that a hung etcd cannot make it last longer than its lease."""
-        return self._fence is not None and time.monotonic() - self._kept_at < self._tempo.leader_ttl
+    def led(self) -> Led:
+        return self._election.led
 
     @property
     def heard_s_ago(self) -> float | None:
         """Seconds since etcd last answered; None before it ever did."""
-        return time.monotonic() - self._kept_at if self._kept_at else None
+        return self._election.heard_s_ago
 
     def start(self) -> None:
         self._tasks = [
             asyncio.create_task(forever("hold the leadership", self.hold, self._tempo.leader_ttl / 3)),
             asyncio.create_task(forever("plan", self.plan, self._tempo.interval)),
         ]
-        if self._documents is not None:
-            self._tasks.append(
-                asyncio.create_task(forever("follow allocations", self._documents.follow, RETRY_PAUSE_S))
-            )
         if self._cries is not None:
             self._tasks += [
                 asyncio.create_task(forever("hear who runs short", self._cries.listen, RETRY_PAUSE_S)),
@@ -93,65 +92,93 @@ class Coordinator:
             ]
 
     async def stop(self) -> None:
-        """Resign, so that another takes over at once."""
+        """Resign, so that others take over at once."""
         await stop(self._tasks)
-        self._fence = None
-        if self._session is not None:
-            await self._session.close()
+        if self._documents is not None:
+            await self._documents.stop()
+        await self._election.close()
 
     async def hold(self) -> None:
-        """Prolong the lease, and lead if nobody else does."""
-        began = time.monotonic()
-        if self._session is not None and not await self._session.keep():
-            self._session = None
-            self._fence = None
-        if self._session is None:
-            self._session = await self._directory.open_session(self._tempo.leader_ttl)
-        fence = await self._directory.lead(self._session, self._name)
-        if fence != self._fence:
-            _log.info("leading" if fence else "standing by", coordinator=self._name)
-        self._fence, self._kept_at = fence, began
+        """Prolong the lease, and lead what is this process's to lead; what no longer is, it gives up between rounds."""
+        await self._election.hold()
+        if self._documents is not None:
+            self._documents.follow(dict(self.led.parts()))
+        await self._give_up()
 
     async def serve(self) -> None:
-        """Plan what is cried for, if this process leads."""
+        """Plan what is cried for, as far as this process leads it."""
         assert self._cries is not None
         urgent = await self._cries.take()
-        fence = self._fence
-        if fence is None or not self.is_leader or not self._records:
+        led = self.led
+        if not self._records or not any(word.key in led for _, word in urgent.short):
             return
-        done = await run_urgent(
-            urgent,
+        with self._at_work():
+            done = await run_urgent(
+                urgent,
+                self._records,
+                self._allocations,
+                self._directory,
+                led,
+                self._policy,
+                now=self._clock.now(),
+                new_id=_new_id,
+            )
+        self._tell(done)
+        await self._give_up()
+
+    async def plan(self) -> None:
+        """One round of all that this process leads."""
+        led = self.led
+        if not led:
+            return
+        with self._at_work():
+            await self._plan(led)
+        await self._give_up()
+
+    async def _plan(self, led: Led) -> None:
+        now = self._clock.now()
+        self._records = await self._look_at_regions(led, now)
+        done = await run_round(
             self._records,
             self._allocations,
             self._directory,
-            fence,
-            self._policy,
-            now=self._clock.now(),
-            new_id=lambda: secrets.token_hex(6),
-        )
-        self._on_round(done, sum(record.frozen is not None for record in self._records.values()))
-
-    async def plan(self) -> None:
-        """One round, if this process leads."""
-        fence = self._fence
-        if fence is None or not self.is_leader:
-            return
-        now = self._clock.now()
-        records, changed = await update(self._liveness, self._directory, fence, now)
-        self._records = records
-        for record in changed:
-            _log.warning("region frozen" if record.frozen else "region thawed", region=record.name)
-        done = await run_round(
-            records,
-            self._allocations,
-            self._directory,
-            fence,
+            led,
             self._policy,
             round_s=self._tempo.interval,
             now=now,
-            new_id=lambda: secrets.token_hex(6),
+            new_id=_new_id,
             known=self._documents,
         )
-        self._on_round(done, sum(record.frozen is not None for record in records.values()))
+        self._tell(done)
         if self._alerts is not None:
-            await self._alerts.look(done.documents, done.demand, fence, now)
+            await self._alerts.look(done.find, done.demand, led, now)
+
+    async def _look_at_regions(self, led: Led, now: float) -> Mapping[Region, RegionRecord]:
+        if led.of_regions != self._watches_by:
+            # What was absent when it last watched may have come and gone since.
+            self._watches_by, self._liveness = led.of_regions, Liveness(self._tempo.freeze_after)
+        if led.of_regions is None:
+            return {name: stored.record for name, stored in (await self._directory.regions()).items()}
+        records, changed = await update(self._liveness, self._directory, led.of_regions, now)
+        for record in changed:
+            _log.warning("region frozen" if record.frozen else "region thawed", region=record.name)
+        return records
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        self._planning += 1
+        try:
+            yield
+        finally:
+            self._planning -= 1
+
+    async def _give_up(self) -> None:
+        if not self._planning:
+            await self._election.give_up()
+
+    def _tell(self, done: Round) -> None:
+        self._on_round(done, sum(record.frozen is not None for record in self._records.values()))
+
+
+def _new_id() -> str:
+    return secrets.token_hex(6)

@@ -1,20 +1,24 @@
-"""The allocation documents as a coordinator knows them: listed once, then watched, so that a round reads none.
+"""The allocation documents that a coordinator leads, as it knows them: listed once, then watched, so that a round reads
+none.
 
 What is known may be old: every write compares the revision, and a document that changed meanwhile is planned again.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import aclosing
 
 from regionquota.core.allocation import Allocation
-from regionquota.core.quota import QuotaKey
+from regionquota.core.groups import ALL_BUCKETS
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.loops import RETRY_PAUSE_S, forever, stop
 from regionquota.ports import AllocationStore, CompactedError, Stored
 
 
 class Documents:
-    def __init__(self, allocations: AllocationStore, *, relist_interval_s: float) -> None:
+    def __init__(self, allocations: AllocationStore, *, relist_interval_s: float, buckets: range = ALL_BUCKETS) -> None:
         self._allocations = allocations
+        self._buckets = buckets
         self._relist_interval_s = relist_interval_s
         self._known: dict[QuotaKey, Stored] = {}
         self._unfinished: set[QuotaKey] = set()
@@ -24,12 +28,13 @@ class Documents:
     async def follow(self) -> None:
         """List, then watch, until it is time for the next full list. Raises `EtcdUnavailable`."""
         try:
-            revision, documents = await self._allocations.list()
+            revision, documents = await self._allocations.list(self._buckets)
             self._known, self._unfinished = {}, set()
             for stored in documents:
                 self.learn(stored)
             self.is_complete = True
-            async with asyncio.timeout(self._relist_interval_s), aclosing(self._allocations.watch(revision)) as changes:
+            watch = self._allocations.watch(revision, self._buckets)
+            async with asyncio.timeout(self._relist_interval_s), aclosing(watch) as changes:
                 async for batch in changes:
                     for stored in batch:
                         self.learn(stored)
@@ -51,14 +56,49 @@ class Documents:
         if is_unfinished(stored.allocation):
             self._unfinished.add(stored.key)
 
-    def active(self, reported: Iterable[QuotaKey]) -> Collection[Stored]:
-        """Those that a round has to look at: what regions report, and what waits for somebody."""
+    def active(self, reported: Iterable[QuotaKey], evicted: Collection[Region] = ()) -> Collection[Stored]:
+        """What a round has to look at: what regions report, what waits for somebody, what evicted regions have left."""
         keys = self._unfinished.union(reported)
+        if evicted:
+            keys |= {key for key, stored in self._known.items() if _has_part(stored, evicted)}
         return [stored for key in keys if (stored := self._known.get(key)) is not None]
 
     @property
-    def all(self) -> Collection[Stored]:
-        return self._known.values()
+    def all(self) -> Mapping[QuotaKey, Stored]:
+        return self._known
+
+
+class Shelves:
+    """Documents of each group that is led, followed by a task of its own; of others nothing is kept."""
+
+    def __init__(self, allocations: AllocationStore, *, relist_interval_s: float) -> None:
+        self._allocations = allocations
+        self._relist_interval_s = relist_interval_s
+        self._following: dict[int, tuple[Documents, asyncio.Task[None]]] = {}
+
+    def follow(self, parts: Mapping[int, range]) -> None:
+        """These groups, with the buckets of each, and no others."""
+        for group in self._following.keys() - parts.keys():
+            _, task = self._following.pop(group)
+            task.cancel()
+        for group in parts.keys() - self._following.keys():
+            documents = Documents(self._allocations, relist_interval_s=self._relist_interval_s, buckets=parts[group])
+            task = asyncio.create_task(forever(f"follow allocations of group {group}", documents.follow, RETRY_PAUSE_S))
+            self._following[group] = documents, task
+
+    def complete(self, group: int) -> Documents | None:
+        """None: not everything is known of it, or not any more."""
+        documents, _ = self._following.get(group, (None, None))
+        return documents if documents is not None and documents.is_complete else None
+
+    async def stop(self) -> None:
+        tasks = [task for _, task in self._following.values()]
+        self._following = {}
+        await stop(tasks)
+
+
+def _has_part(stored: Stored, regions: Collection[Region]) -> bool:
+    return stored.allocation is not None and not stored.allocation.slices.keys().isdisjoint(regions)
 
 
 def is_unfinished(allocation: Allocation) -> bool:

@@ -3,64 +3,93 @@
 A round may be abandoned anywhere and repeated by anyone; every write is one fenced compare-and-swap.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from regionquota.coordinator.documents import Documents
+from regionquota.coordinator.documents import Shelves
+from regionquota.coordinator.leading import Led
 from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation, Move, grant, request_moves
 from regionquota.core.demand import Demand, Need, needs
 from regionquota.core.eviction import evict, release_ended
+from regionquota.core.groups import group_of
 from regionquota.core.periods import epoch_of, period_end
-from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.quota import QuotaKey, Region, bucket_of
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
 from regionquota.core.relief import relieve
-from regionquota.ports import AllocationStore, Directory, Fence, RegionRecord, RegionStatus, Stored
+from regionquota.ports import AllocationStore, Directory, RegionRecord, RegionStatus, Stored
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What a round did. `lost` counts documents that somebody else changed first: the next round sees them."""
+    """What a round did. `lost` counts documents that somebody else changed first: the next round sees them.
 
-    documents: Sequence[Stored]
+    `find` looks a document up among all that are led.
+    """
+
     demand: Sequence[tuple[Region, Demand]]
     granted: int
     moves: Sequence[tuple[QuotaKey, Move]]
     lost: int
     failed: Sequence[tuple[QuotaKey, str]] = ()
+    find: Callable[[QuotaKey], Allocation | None] = lambda _: None
 
 
 async def run_round(
     records: Mapping[Region, RegionRecord],
     allocations: AllocationStore,
     directory: Directory,
-    fence: Fence,
+    led: Led,
     policy: Policy,
     *,
     round_s: float,
     now: float,
     new_id: Callable[[], str],
-    known: Documents | None = None,
+    known: Shelves | None = None,
 ) -> Round:
-    """Of `known` documents only the active ones are looked at; where they are not known all are read."""
+    """Of what is led. Of `known` documents only the active are looked at; of a group that is not known all are read."""
     states = {name: state_of(record) for name, record in records.items()}
-    reports = await directory.demand()
+    reports = await directory.demand(led.buckets)
     demand = needs(reports, now)
-    evicted_before = any(record.is_evicted for record in records.values())
-    if known is None or not known.is_complete:
-        _, documents = await allocations.list()
-        active: Collection[Stored] = documents
-    else:
-        documents = list(known.all)
-        active = documents if evicted_before else known.active(demand)
+    evicted_before = [name for name, record in records.items() if record.is_evicted]
+    active, documents = await _to_look_at(led, allocations, known, demand, evicted_before)
     evicted = await _still_evicted(records, directory)
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         settled = _without_evicted(allocation, evicted, now)
         return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s, period_left(settled, now))
 
-    done = await _carry_out(active, reports, wanted, allocations, fence, now, new_id)
-    return replace(done, documents=documents)
+    def find(key: QuotaKey) -> Allocation | None:
+        stored = documents[group_of(key, led.groups)].get(key)
+        return None if stored is None else stored.allocation
+
+    done = await _carry_out(active, reports, wanted, allocations, led, now, new_id)
+    return replace(done, find=find)
+
+
+async def _to_look_at(
+    led: Led,
+    allocations: AllocationStore,
+    known: Shelves | None,
+    reported: Iterable[QuotaKey],
+    evicted: Collection[Region],
+) -> tuple[Sequence[Stored], Mapping[int, Mapping[QuotaKey, Stored]]]:
+    """The active documents, and by group all there are."""
+    reported_of: dict[int, list[QuotaKey]] = {}
+    for key in reported:
+        reported_of.setdefault(group_of(key, led.groups), []).append(key)
+    active: list[Stored] = []
+    documents: dict[int, Mapping[QuotaKey, Stored]] = {}
+    for group, buckets in led.parts():
+        shelf = None if known is None else known.complete(group)
+        if shelf is None:
+            _, listed = await allocations.list(buckets)
+            active += listed
+            documents[group] = {stored.key: stored for stored in listed}
+        else:
+            active += shelf.active(reported_of.get(group, ()), evicted)
+            documents[group] = shelf.all
+    return active, documents
 
 
 async def run_urgent(
@@ -68,19 +97,21 @@ async def run_urgent(
     records: Mapping[Region, RegionRecord],
     allocations: AllocationStore,
     directory: Directory,
-    fence: Fence,
+    led: Led,
     policy: Policy,
     *,
     now: float,
     new_id: Callable[[], str],
 ) -> Round:
-    """Only what is cried for, by what its regions have just said; of other regions by their last report."""
+    """Only what is cried for and led, by what its regions have just said; of other regions by their last report."""
     states = {name: state_of(record) for name, record in records.items()}
     short: dict[QuotaKey, set[Region]] = {}
     for region, word in heard.short:
-        short.setdefault(word.key, set()).add(region)
+        if word.key in led:
+            short.setdefault(word.key, set()).add(region)
     newer = {(region, word.key) for region, word in heard.lately}
-    reports = [(at, word) for at, word in await directory.demand() if word.key in short and (at, word.key) not in newer]
+    reported = await directory.demand({bucket_of(key.tenant) for key in short})
+    reports = [(at, word) for at, word in reported if word.key in short and (at, word.key) not in newer]
     reports += [(at, word) for at, word in heard.lately if word.key in short]
     demand = needs(reports, now)
     documents = [Stored(key, *await allocations.read(key)) for key in short]
@@ -89,7 +120,7 @@ async def run_urgent(
         smallest = max(1, int(allocation.limit * policy.smallest_move_share))
         return allocation, relieve(allocation, demand[key], short[key], states, smallest, period_left(allocation, now))
 
-    return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
+    return await _carry_out(documents, reports, wanted, allocations, led, now, new_id)
 
 
 async def _carry_out(
@@ -97,7 +128,7 @@ async def _carry_out(
     reports: Sequence[tuple[Region, Demand]],
     wanted: Callable[[QuotaKey, Allocation], tuple[Allocation, Plan]],
     allocations: AllocationStore,
-    fence: Fence,
+    led: Led,
     now: float,
     new_id: Callable[[], str],
 ) -> Round:
@@ -117,12 +148,12 @@ async def _carry_out(
             continue
         if changed is before:
             continue
-        if await allocations.swap(stored.key, stored.revision, changed, fence) is None:
+        if await allocations.swap(stored.key, stored.revision, changed, led.fence_of(stored.key)) is None:
             lost += 1
             continue
         granted += sum(planned.grants.values())
         moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
-    return Round(tuple(documents), reports, granted, moves, lost, failed)
+    return Round(reports, granted, moves, lost, failed)
 
 
 _NOBODY: Mapping[Region, Need] = {}

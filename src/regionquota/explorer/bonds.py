@@ -9,6 +9,7 @@ from typing import Final
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.histories import BoundAllocations, MemoryHistoryStore
 from regionquota.core.allocation import Allocation
+from regionquota.core.groups import ALL_BUCKETS
 from regionquota.core.history import Bond, History
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.recovery import Statement
@@ -71,9 +72,9 @@ class CommandAllocations:
         self._meet()
         return await self._etcd.read(key)
 
-    async def list(self) -> tuple[int, Sequence[Stored]]:
+    async def list(self, buckets: range = ALL_BUCKETS) -> tuple[int, Sequence[Stored]]:
         self._meet()
-        return await self._etcd.list()
+        return await self._etcd.list(buckets)
 
     async def swap(
         self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
@@ -92,8 +93,8 @@ class CommandAllocations:
     async def damaged(self) -> Sequence[str]:
         return await self._etcd.damaged()
 
-    def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
-        return self._etcd.watch(after)
+    def watch(self, after: int, buckets: range = ALL_BUCKETS) -> AsyncGenerator[Sequence[Stored], None]:
+        return self._etcd.watch(after, buckets)
 
 
 def bound(coordination: MemoryCoordination, bond: Bond) -> AllocationStore:

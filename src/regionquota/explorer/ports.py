@@ -8,6 +8,7 @@ from collections.abc import (
     AsyncGenerator,
     Awaitable,
     Callable,
+    Container,
     Coroutine,
     Generator,
     Mapping,
@@ -22,6 +23,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
+from regionquota.core.groups import ALL_BUCKETS, Leadership
 from regionquota.core.history import Seen
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.errors import EtcdUnavailable, Unavailable, WentBackwards
@@ -184,7 +186,8 @@ class EtcdPort:
         fault = await self._read(self._reads)
         return self._world.before(key) if fault is Fault.STALE_READ else await self._documents.read(key)
 
-    async def list(self) -> tuple[int, Sequence[Stored]]:
+    async def list(self, buckets: range = ALL_BUCKETS) -> tuple[int, Sequence[Stored]]:
+        assert buckets == ALL_BUCKETS  # nobody here leads less
         fault = await self._read(self._lists)
         listed = self._world.list_before() if fault is Fault.STALE_READ else await self._documents.list()
         if self._region is not None:
@@ -237,9 +240,9 @@ class EtcdPort:
     async def damaged(self) -> Sequence[str]:
         return await self._etcd.damaged()
 
-    def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
+    def watch(self, after: int, buckets: range = ALL_BUCKETS) -> AsyncGenerator[Sequence[Stored], None]:
         """Nobody here waits for one: what a watch brings, and how late, is chosen."""
-        return self._etcd.watch(after)
+        return self._etcd.watch(after, buckets)
 
     async def open_session(self, ttl_s: int) -> Session:
         session = await self.send(_OPEN, self._etcd.open_session, ttl_s)
@@ -280,11 +283,15 @@ class EtcdPort:
     async def report(self, session: Session, region: Region, instance: str, demand: Sequence[Demand]) -> None:
         await self.send(_REPORT, self._etcd.report, _plain(session), region, instance, demand)
 
-    async def demand(self) -> Sequence[tuple[Region, Demand]]:
+    async def demand(self, buckets: Container[int] = ALL_BUCKETS) -> Sequence[tuple[Region, Demand]]:
         await self._read(_DEMAND)
-        return await self._etcd.demand()
+        return await self._etcd.demand(buckets)
 
-    async def lead(self, session: Session, name: str) -> Fence | None:
+    async def stand(self, session: Session, name: str) -> None:
+        await self._etcd.stand(_plain(session), name)
+
+    async def lead(self, session: Session, name: str, group: int = 0) -> Fence | None:
+        assert group == 0
         return await self.send(_LEAD, self._lead, _plain(session), name)
 
     async def _lead(self, session: Session, name: str) -> Fence | None:
@@ -293,8 +300,11 @@ class EtcdPort:
             self._world.led(fence)
         return fence
 
-    async def leader(self) -> str | None:
-        return await self._etcd.leader()
+    async def resign(self, fence: Fence) -> None:
+        await self._etcd.resign(fence)
+
+    async def leadership(self) -> Leadership:
+        return await self._etcd.leadership()
 
     async def suspend(self, tenant: str, since: float, why: str) -> None:
         await self._etcd.suspend(tenant, since, why)

@@ -277,7 +277,7 @@ class Planner(Process):
     def begin(self) -> Job:
         if self.watch is not None and self._has_to_look():
             return "look after the history", self.watch.step()
-        if not self.coordinator.is_leader or self.world.choices.pick(6) == 0:
+        if not self.coordinator.led or self.world.choices.pick(6) == 0:
             return "hold the leadership", self.coordinator.hold()
         return "plan", self.coordinator.plan()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from regionquota.coordinator.coordinator import Coordinator, Tempo
-from regionquota.coordinator.documents import Documents
+from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.urgent import Cries
 from regionquota.core.allocation import LimitSource, VersionedLimit, grant
 from regionquota.core.commands import Charge, Granted
@@ -98,7 +98,7 @@ class Deployment:
         leader_ttl = max(1, round(settings.leader_ttl_s * pace))
         tempo = Tempo(settings.interval_s * pace, leader_ttl, 0.0, settings.urgent_pause_s * pace)
         cries = Cries(etcd, fresh_s=settings.report_interval_s * pace) if self._fast_paths else None
-        documents = Documents(etcd, relist_interval_s=settings.relist_interval_s * pace)
+        documents = Shelves(etcd, relist_interval_s=settings.relist_interval_s * pace)
         coordinator = Coordinator(
             "one", etcd, etcd, self._clock, settings.policy, tempo, cries=cries, documents=documents
         )

@@ -1,7 +1,7 @@
 """etcd as a process far away sees it: every call takes its time, and some are never answered."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from regionquota.adapters.memory.coordination import MemoryCoordination, MemorySession
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
+from regionquota.core.groups import ALL_BUCKETS, Leadership
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import Fence, Presence, RegionRecord, Session, Stored, StoredRegion, Suspension
@@ -106,15 +107,15 @@ class FarEtcd:
     async def remove(self, key: QuotaKey, revision: int) -> bool:
         return await self._link.write(self._etcd.remove, key, revision)
 
-    async def list(self) -> tuple[int, Sequence[Stored]]:
-        return await self._link.call(self._etcd.list)
+    async def list(self, buckets: range = ALL_BUCKETS) -> tuple[int, Sequence[Stored]]:
+        return await self._link.call(self._etcd.list, buckets)
 
     async def damaged(self) -> Sequence[str]:
         return await self._link.call(self._etcd.damaged)
 
-    async def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
+    async def watch(self, after: int, buckets: range = ALL_BUCKETS) -> AsyncGenerator[Sequence[Stored], None]:
         """What happens while the link is cut is heard of when it is restored, by the next list."""
-        async with aclosing(self._link.hear(self._etcd.watch(after))) as changes:
+        async with aclosing(self._link.hear(self._etcd.watch(after, buckets))) as changes:
             async for batch in changes:
                 yield batch
 
@@ -136,8 +137,8 @@ class FarEtcd:
     async def report(self, session: Session, region: Region, instance: str, demand: Sequence[Demand]) -> None:
         await self._link.write(self._etcd.report, _near(session), region, instance, demand)
 
-    async def demand(self) -> Sequence[tuple[Region, Demand]]:
-        return await self._link.call(self._etcd.demand)
+    async def demand(self, buckets: Container[int] = ALL_BUCKETS) -> Sequence[tuple[Region, Demand]]:
+        return await self._link.call(self._etcd.demand, buckets)
 
     async def cry(self, session: Session, cry: Cry) -> None:
         await self._link.write(self._etcd.cry, _near(session), cry)
@@ -147,11 +148,17 @@ class FarEtcd:
             async for heard in cries:
                 yield heard
 
-    async def lead(self, session: Session, name: str) -> Fence | None:
-        return await self._link.call(self._etcd.lead, _near(session), name)
+    async def stand(self, session: Session, name: str) -> None:
+        await self._link.write(self._etcd.stand, _near(session), name)
 
-    async def leader(self) -> str | None:
-        return await self._link.call(self._etcd.leader)
+    async def lead(self, session: Session, name: str, group: int = 0) -> Fence | None:
+        return await self._link.call(self._etcd.lead, _near(session), name, group)
+
+    async def resign(self, fence: Fence) -> None:
+        await self._link.write(self._etcd.resign, fence)
+
+    async def leadership(self) -> Leadership:
+        return await self._link.call(self._etcd.leadership)
 
     async def suspend(self, tenant: str, since: float, why: str) -> None:
         await self._link.write(self._etcd.suspend, tenant, since, why)

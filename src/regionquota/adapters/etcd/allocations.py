@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 from itertools import groupby
 
 from etcd3aio._protobuf import Compare, RequestOp
-from etcd3aio.kv import KVService, prefix_range_end
+from etcd3aio.kv import KVService
 
 from regionquota.adapters.etcd.binding import Binding
 from regionquota.adapters.etcd.changes import Change
@@ -13,6 +13,7 @@ from regionquota.adapters.etcd.gateway import Entry, Gateway, at_revision, uncha
 from regionquota.adapters.etcd.keys import Keyspace
 from regionquota.adapters.etcd.reading import Reader
 from regionquota.core.allocation import Allocation
+from regionquota.core.groups import ALL_BUCKETS
 from regionquota.core.quota import QuotaKey
 from regionquota.errors import UnreadableDocument
 from regionquota.ports import Fence, Stored
@@ -70,9 +71,10 @@ class EtcdAllocationStore:
         binding.require(outcome.entry)
         return None
 
-    async def list(self) -> tuple[int, Sequence[Stored]]:
+    async def list(self, buckets: range = ALL_BUCKETS) -> tuple[int, Sequence[Stored]]:
+        first, behind = self._keys.allocations_in(buckets)
         while True:
-            revision, entries = await self._gateway.scan(self._keys.allocations)
+            revision, entries = await self._gateway.scan(first, end=behind)
             history = await self._gateway.get(self._binding.key)
             if history is None or history.revision <= revision:
                 break  # else what was read may be of before a recovery that has ended since
@@ -89,9 +91,8 @@ class EtcdAllocationStore:
                 found.append(str(error))
         return found
 
-    async def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
-        start = self._keys.allocations
-        async with self._gateway.watch(start, prefix_range_end(start), after) as changes:
+    async def watch(self, after: int, buckets: range = ALL_BUCKETS) -> AsyncGenerator[Sequence[Stored], None]:
+        async with self._gateway.watch(*self._keys.allocations_in(buckets), after) as changes:
             while True:
                 for _, together in groupby(await changes.read(), lambda change: change.revision):
                     stored = tuple(self._reader.readable(together, self.stored))

@@ -5,7 +5,7 @@ lost when it writes), a new one must have a default here; what cannot be had tha
 which older releases refuse to read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Annotated, Final, Literal, TypeVar
 from urllib.parse import quote
 
@@ -17,9 +17,10 @@ from regionquota.core.alerts import Mark
 from regionquota.core.allocation import UNLIMITED, Allocation, Move, Retired, VersionedLimit
 from regionquota.core.demand import Demand
 from regionquota.core.eviction import Eviction
+from regionquota.core.groups import ALL_BUCKETS
 from regionquota.core.periods import TIMELESS
 from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
-from regionquota.core.quota import MAX_AMOUNT, MAX_IDENTIFIER_BYTES, MAX_WEIGHT, Kind, QuotaKey, Region
+from regionquota.core.quota import MAX_AMOUNT, MAX_IDENTIFIER_BYTES, MAX_WEIGHT, Kind, QuotaKey, Region, bucket_of
 from regionquota.errors import RegionQuotaError, UnreadableDocument
 from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus, Suspension
 
@@ -299,7 +300,8 @@ def encode_report(region: Region, demand: Sequence[Demand]) -> Iterator[bytes]:
     yield _encoder.encode(_ReportOut(FORMAT, region, rows, at))
 
 
-def decode_report(key: bytes, raw: bytes) -> tuple[Region, Sequence[Demand]]:
+def decode_report(key: bytes, raw: bytes, buckets: Container[int] = ALL_BUCKETS) -> tuple[Region, Sequence[Demand]]:
+    """What it says of tenants in `buckets`."""
     document = decode(_reports, key, raw)
     return document.region, [
         Demand(
@@ -316,6 +318,7 @@ def decode_report(key: bytes, raw: bytes) -> tuple[Region, Sequence[Demand]]:
             at=document.at,
         )
         for row in document.rows
+        if bucket_of(row.tenant) in buckets
     ]
 
 

@@ -1,6 +1,6 @@
 """`Directory` over etcd: regions, and under leases signs of life, demand and leadership."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -21,9 +21,17 @@ from regionquota.adapters.etcd.gateway import Entry, Gateway
 from regionquota.adapters.etcd.keys import Keyspace
 from regionquota.adapters.etcd.reading import Reader
 from regionquota.core.demand import Demand
+from regionquota.core.groups import ALL_BUCKETS, Leader, Leadership
 from regionquota.core.quota import Region
 from regionquota.errors import EtcdUnavailable
-from regionquota.ports import Fence, Presence, RegionRecord, Session, StoredRegion, Suspension
+from regionquota.ports import (
+    Fence,
+    Presence,
+    RegionRecord,
+    Session,
+    StoredRegion,
+    Suspension,
+)
 
 
 class EtcdSession:
@@ -71,13 +79,16 @@ class EtcdDirectory:
         ]
         await self._gateway.put_parts(self._keys.demand_of(region, instance), parts, lease_of(session))
 
-    async def demand(self) -> Sequence[tuple[Region, Demand]]:
+    async def demand(self, buckets: Container[int] = ALL_BUCKETS) -> Sequence[tuple[Region, Demand]]:
         _, entries = await self._gateway.scan(self._keys.demands)
-        reports = self._reader.readable(entries, lambda entry: decode_report(entry.key, entry.value))
+        reports = self._reader.readable(entries, lambda entry: decode_report(entry.key, entry.value, buckets))
         return [(region, word) for region, words in reports for word in words]
 
-    async def lead(self, session: Session, name: str) -> Fence | None:
-        key, lease = self._keys.leader, lease_of(session)
+    async def stand(self, session: Session, name: str) -> None:
+        await self._gateway.put(self._keys.coordinator(name), name.encode(), lease_of(session))
+
+    async def lead(self, session: Session, name: str, group: int = 0) -> Fence | None:
+        key, lease = self._keys.leader(group), lease_of(session)
         outcome = await self._gateway.transact(
             key,
             [KVService.txn_compare_create_revision(key, 0)],
@@ -89,9 +100,26 @@ class EtcdDirectory:
         leader = outcome.entry
         return Fence(key.decode(), leader.created) if leader is not None and leader.lease == lease else None
 
-    async def leader(self) -> str | None:
-        entry = await self._gateway.get(self._keys.leader)
-        return None if entry is None else entry.value.decode(errors="replace")
+    async def resign(self, fence: Fence) -> None:
+        await self._gateway.transact(
+            fence.key.encode(),
+            [KVService.txn_compare_create_revision(fence.key, fence.create_revision)],
+            [KVService.txn_op_delete(fence.key)],
+        )
+
+    async def leadership(self) -> Leadership:
+        _, entries = await self._gateway.scan(self._keys.leadership)
+        here = self._keys.coordinators
+        present = [_name(entry) for entry in entries if entry.key.startswith(here)]
+        others = (entry for entry in entries if not entry.key.startswith(here))
+        return Leadership(dict(self._reader.readable(others, self._leader)), present)
+
+    def _leader(self, entry: Entry) -> tuple[int, Leader]:
+        try:
+            group = self._keys.led_group(entry.key)
+        except ValueError as error:
+            raise unreadable(entry.key, error) from error
+        return group, Leader(_name(entry), entry.created)
 
     async def suspend(self, tenant: str, since: float, why: str) -> None:
         await self._gateway.put(self._keys.suspension(tenant), encode_suspension(Suspension(tenant, since, why)), 0)
@@ -109,6 +137,10 @@ class EtcdDirectory:
         except ValueError as error:
             raise unreadable(entry.key, error) from error
         return decode_suspension(tenant, entry.key, entry.value)
+
+
+def _name(entry: Entry) -> str:
+    return entry.value.decode(errors="replace")
 
 
 def _stored_region(entry: Entry) -> StoredRegion:

@@ -92,9 +92,14 @@ class Gateway:
     async def _get(self, key: bytes) -> Any:
         return await self._linearizable(f"a read of {key.decode()}", lambda member: member.kv.get(key))
 
-    async def scan(self, prefix: bytes, *, regardless: bool = False, page: int = PAGE) -> tuple[int, Sequence[Entry]]:
-        """All entries as of one revision, so many at a time that answers stay below gRPC's limit."""
-        end = prefix_range_end(prefix)
+    async def scan(
+        self, prefix: bytes, *, end: bytes | None = None, regardless: bool = False, page: int = PAGE
+    ) -> tuple[int, Sequence[Entry]]:
+        """All entries as of one revision, so many at a time that answers stay below gRPC's limit.
+
+        `end`: up to that key instead of all that begin with `prefix`.
+        """
+        end = end or prefix_range_end(prefix)
         first = await self._page(prefix, end, 0, regardless, page)
         revision: int = first.header.revision
         entries = [_entry(kv) for kv in first.kvs]

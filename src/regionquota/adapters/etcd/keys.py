@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+from etcd3aio.kv import prefix_range_end
+
+from regionquota.core.groups import ALL_BUCKETS
 from regionquota.core.quota import QuotaKey, Region, bucket_of, is_identifier
 
 
@@ -45,8 +48,36 @@ class Keyspace:
         return self._key("alerts", "")
 
     @property
-    def leader(self) -> bytes:
-        return self._key("leader", "coordinator")
+    def leadership(self) -> bytes:
+        return self._key("leader", "")
+
+    @property
+    def coordinators(self) -> bytes:
+        return self._key("leader", "present", "")
+
+    def coordinator(self, name: str) -> bytes:
+        return self._key("leader", "present", name)
+
+    def leader(self, group: int) -> bytes:
+        """That of group 0 is the one by which a release that knows of no groups leads everything."""
+        return self._key("leader", "coordinator", *((f"{group}",) if group else ()))
+
+    def led_group(self, raw: bytes) -> int:
+        """Raises `ValueError` for a key that `leader` would not have made."""
+        rest = raw.removeprefix(self.leader(0))
+        group = int(rest.removeprefix(b"/")) if rest else 0
+        if group < 0 or self.leader(group) != raw:
+            raise ValueError("the key is not that of a group's leader")
+        return group
+
+    def allocations_in(self, buckets: range) -> tuple[bytes, bytes]:
+        """The first key, and the one behind the last; what no allocation's key can be lies in between as well."""
+        first, behind = self.allocations, prefix_range_end(self.allocations)
+        if buckets.start > ALL_BUCKETS.start:
+            first = self._key("alloc", f"{buckets.start:02x}")
+        if buckets.stop < ALL_BUCKETS.stop:
+            behind = self._key("alloc", f"{buckets.stop:02x}")
+        return first, behind
 
     def allocation(self, key: QuotaKey) -> bytes:
         return self._of_quota("alloc", key)

@@ -3,15 +3,16 @@
 import asyncio
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Container, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from regionquota.alert_ports import StoredMark
 from regionquota.core.alerts import Mark
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
+from regionquota.core.groups import ALL_BUCKETS, Leader, Leadership
 from regionquota.core.history import History
-from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.quota import QuotaKey, Region, bucket_of
 from regionquota.core.recovery import Statement
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import (
@@ -72,8 +73,8 @@ class MemoryCoordination:
         self._demands: dict[tuple[Region, str], _Leased[Sequence[Demand]]] = {}
         self._suspensions: dict[str, Suspension] = {}
         self._marks: dict[QuotaKey, StoredMark] = {}
-        self._leader: _Leased[str] | None = None
-        self._leading_since = 0
+        self._coordinators: dict[str, _Leased[str]] = {}
+        self._leaders: dict[int, _Leased[Leader]] = {}
         self._waiting: dict[asyncio.Event, None] = {}  # woken in the order in which they came
         self._listeners: list[asyncio.Queue[Cry]] = []
         self.history: tuple[int, History | None] = (0, None)
@@ -103,7 +104,7 @@ class MemoryCoordination:
         other._marks = dict(self._marks)
         other._sessions, other._soonest = dict(self._sessions), self._soonest
         other._presences, other._demands = dict(self._presences), dict(self._demands)
-        other._leader, other._leading_since = self._leader, self._leading_since
+        other._coordinators, other._leaders = dict(self._coordinators), dict(self._leaders)
         other.history, other.statements = self.history, dict(self.statements)
         return other
 
@@ -145,14 +146,14 @@ class MemoryCoordination:
         self._wake()
         return True
 
-    async def list(self) -> tuple[int, Sequence[Stored]]:
+    async def list(self, buckets: range = ALL_BUCKETS) -> tuple[int, Sequence[Stored]]:
         self._end_expired()
-        return self._revision, tuple(self._allocations.values())
+        return self._revision, tuple(_those_in(buckets, self._allocations.values()))
 
     async def damaged(self) -> Sequence[str]:
         return ()
 
-    async def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
+    async def watch(self, after: int, buckets: range = ALL_BUCKETS) -> AsyncGenerator[Sequence[Stored], None]:
         while True:
             if after + 1 < self._compacted:
                 raise CompactedError(f"revision {after + 1} was compacted: the history begins at {self._compacted}")
@@ -160,7 +161,9 @@ class MemoryCoordination:
             if first < len(self._history):
                 after = self._history[first].revision
                 past = bisect_right(self._history, after, key=lambda stored: stored.revision)
-                yield tuple(self._history[first:past])
+                changed = tuple(_those_in(buckets, self._history[first:past]))
+                if changed:
+                    yield changed
             else:
                 # All there is was seen: what is compacted of it later was not missed.
                 after = max(after, self._revision)
@@ -204,9 +207,10 @@ class MemoryCoordination:
         self._demands[region, instance] = _Leased(session, tuple(demand))
         self._next_revision()
 
-    async def demand(self) -> Sequence[tuple[Region, Demand]]:
+    async def demand(self, buckets: Container[int] = ALL_BUCKETS) -> Sequence[tuple[Region, Demand]]:
         self._end_expired()
-        return [(region, word) for (region, _), leased in self._demands.items() for word in leased.value]
+        words = ((region, word) for (region, _), leased in self._demands.items() for word in leased.value)
+        return [(region, word) for region, word in words if bucket_of(word.key.tenant) in buckets]
 
     async def cry(self, session: Session, cry: Cry) -> None:
         self._require_open(session)
@@ -223,17 +227,28 @@ class MemoryCoordination:
         finally:
             self._listeners.remove(queue)
 
-    async def lead(self, session: Session, name: str) -> Fence | None:
-        self._end_expired()
-        if self._leader is None:
-            self._require_open(session)
-            self._leader = _Leased(session, name)
-            self._leading_since = self._next_revision()
-        return Fence(LEADER, self._leading_since) if self._leader.session is session else None
+    async def stand(self, session: Session, name: str) -> None:
+        self._require_open(session)
+        self._coordinators[name] = _Leased(session, name)
+        self._next_revision()
 
-    async def leader(self) -> str | None:
+    async def lead(self, session: Session, name: str, group: int = 0) -> Fence | None:
         self._end_expired()
-        return None if self._leader is None else self._leader.value
+        if group not in self._leaders:
+            self._require_open(session)
+            self._leaders[group] = _Leased(session, Leader(name, self._next_revision()))
+        leader = self._leaders[group]
+        return _fence(group, leader.value) if leader.session is session else None
+
+    async def resign(self, fence: Fence) -> None:
+        self._end_expired()
+        if self._holds(fence):
+            self._leaders = {at: one for at, one in self._leaders.items() if _fence(at, one.value) != fence}
+            self._next_revision()
+
+    async def leadership(self) -> Leadership:
+        self._end_expired()
+        return Leadership({at: one.value for at, one in self._leaders.items()}, tuple(self._coordinators))
 
     async def suspend(self, tenant: str, since: float, why: str) -> None:
         self._suspensions[tenant] = Suspension(tenant, since, why)
@@ -278,8 +293,8 @@ class MemoryCoordination:
             return
         self._presences = {at: leased for at, leased in self._presences.items() if leased.session is not session}
         self._demands = {at: leased for at, leased in self._demands.items() if leased.session is not session}
-        if self._leader is not None and self._leader.session is session:
-            self._leader = None
+        self._coordinators = {at: leased for at, leased in self._coordinators.items() if leased.session is not session}
+        self._leaders = {at: leased for at, leased in self._leaders.items() if leased.session is not session}
         self._next_revision()
 
     def _end_expired(self) -> None:
@@ -296,7 +311,7 @@ class MemoryCoordination:
             raise EtcdUnavailable("the session is gone: open another")
 
     def _holds(self, fence: Fence | None) -> bool:
-        return fence is None or (self._leader is not None and fence == Fence(LEADER, self._leading_since))
+        return fence is None or any(fence == _fence(at, one.value) for at, one in self._leaders.items())
 
     def _revision_of(self, key: QuotaKey) -> int:
         known = self._allocations.get(key)
@@ -317,3 +332,13 @@ class MemoryCoordination:
             await changed.wait()
         finally:
             del self._waiting[changed]
+
+
+def _fence(group: int, leader: Leader) -> Fence:
+    return Fence(f"{LEADER}/{group}" if group else LEADER, leader.since)
+
+
+def _those_in(buckets: range, documents: Iterable[Stored]) -> Iterable[Stored]:
+    if buckets == ALL_BUCKETS:
+        return documents
+    return (stored for stored in documents if bucket_of(stored.key.tenant) in buckets)

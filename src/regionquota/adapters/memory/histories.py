@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.core.allocation import Allocation
+from regionquota.core.groups import ALL_BUCKETS
 from regionquota.core.history import EVICTED, Bond, History, Sight, why_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.recovery import Statement
@@ -83,12 +84,12 @@ class BoundAllocations:
         self._check_write()
         return await self._etcd.remove(key, revision)
 
-    async def list(self) -> tuple[int, Sequence[Stored]]:
+    async def list(self, buckets: range = ALL_BUCKETS) -> tuple[int, Sequence[Stored]]:
         self._check()
-        return await self._etcd.list()
+        return await self._etcd.list(buckets)
 
     async def damaged(self) -> Sequence[str]:
         return await self._etcd.damaged()
 
-    def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
-        return self._etcd.watch(after)
+    def watch(self, after: int, buckets: range = ALL_BUCKETS) -> AsyncGenerator[Sequence[Stored], None]:
+        return self._etcd.watch(after, buckets)

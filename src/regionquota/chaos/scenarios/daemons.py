@@ -56,13 +56,13 @@ async def _stopped(stage: Stage, servers: list[Daemon], seconds: float, *, froze
 
 
 async def lose_leaders(stage: Stage) -> None:
-    """The leading coordinator is killed, then the next one stopped past its lease and continued."""
+    """The coordinator that watches over regions is killed, then the next one stopped past its lease and continued."""
     while stage.goes_on():
-        leader = await _leader(stage)
+        leader, _ = await _leader(stage)
         await stage.cluster.kill(leader)
         await _another(stage, leader)
         await leader.start()
-        leader = await _leader(stage)
+        leader, since = await _leader(stage)
         stage.cluster.pause(leader)
         try:
             await _another(stage, leader)
@@ -70,17 +70,22 @@ async def lose_leaders(stage: Stage) -> None:
         finally:
             leader.send(signal.SIGCONT)
         await asyncio.sleep(LEADER_TTL_S)
-        if await _leader(stage) is leader:
+        if await _leader(stage) == (leader, since):
             stage.findings.append("a coordinator that was stopped past its lease leads on without an election")
         await stage.cluster.ready()
 
 
-async def _leader(stage: Stage) -> Daemon:
-    found: list[Daemon] = []
+async def _leader(stage: Stage) -> tuple[Daemon, int]:
+    """Of the first group of buckets, and since which revision of etcd."""
+    found: list[tuple[Daemon, int]] = []
 
     async def look() -> bool:
-        name = await stage.operator.directory.leader()
-        found[:] = [one for one in stage.cluster.coordinators if name is not None and name.endswith(f"-{one.pid}")]
+        first = (await stage.operator.directory.leadership()).leaders.get(0)
+        found[:] = [
+            (one, first.since)
+            for one in stage.cluster.coordinators
+            if first is not None and first.name.endswith(f"-{one.pid}")
+        ]
         return bool(found)
 
     await stage.until("a coordinator leads", look)
@@ -89,7 +94,8 @@ async def _leader(stage: Stage) -> Daemon:
 
 async def _another(stage: Stage, gone: Daemon) -> None:
     async def look() -> bool:
-        return await _leader(stage) is not gone
+        leader, _ = await _leader(stage)
+        return leader is not gone
 
     if len(stage.cluster.coordinators) < 2:
         raise ChaosError("there is no other coordinator")
