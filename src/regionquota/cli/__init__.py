@@ -52,7 +52,7 @@ app.command("bench", epilog="Example: regionquota bench --seconds 10 --json")(be
 app.command("explore", epilog=explore.EXAMPLES)(explore.explore_)
 app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate_)
 app.command("chaos", epilog=chaos.EXAMPLES)(chaos.chaos)
-app.command("dev", epilog="Example: regionquota dev --regions eu,us --data-dir /var/tmp/quota")(dev.dev)
+app.command("dev", epilog=dev.EXAMPLES)(dev.dev)
 app.add_typer(regions.app, name="region")
 app.command("coordinator", epilog="Example: regionquota coordinator --config config/coordinator.toml")(
     daemons.coordinator
