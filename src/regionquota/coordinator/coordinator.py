@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -13,6 +13,7 @@ from regionquota.coordinator.documents import Documents
 from regionquota.coordinator.liveness import Liveness, update
 from regionquota.coordinator.rounds import Round, run_round, run_urgent
 from regionquota.coordinator.urgent import Cries
+from regionquota.core.demand import Demand
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Policy
 from regionquota.loops import RETRY_PAUSE_S, forever, stop
@@ -60,6 +61,7 @@ class Coordinator:
         self._cries = cries
         self._documents = documents
         self._records: Mapping[Region, RegionRecord] = {}
+        self._reports: Sequence[tuple[Region, Demand]] = ()
         self._alerts = alerts
         self._liveness = Liveness(tempo.freeze_after)
         self._session: Session | None = None
@@ -122,14 +124,17 @@ class Coordinator:
         done = await run_urgent(
             urgent,
             self._records,
+            self._reports,
             self._allocations,
             self._directory,
             fence,
             self._policy,
             now=self._clock.now(),
             new_id=lambda: secrets.token_hex(6),
+            known=self._documents,
         )
         self._on_round(done, sum(record.frozen is not None for record in self._records.values()))
+        self._reports = await self._directory.demand()  # for the next cry, while nobody waits
 
     async def plan(self) -> None:
         """One round, if this process leads."""
@@ -152,6 +157,7 @@ class Coordinator:
             new_id=lambda: secrets.token_hex(6),
             known=self._documents,
         )
+        self._reports = done.demand
         self._on_round(done, sum(record.frozen is not None for record in records.values()))
         if self._alerts is not None:
             await self._alerts.look(done.documents, done.demand, fence, now)

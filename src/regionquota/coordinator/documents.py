@@ -56,6 +56,10 @@ class Documents:
         keys = self._unfinished.union(reported)
         return [stored for key in keys if (stored := self._known.get(key)) is not None]
 
+    def document(self, key: QuotaKey) -> Stored | None:
+        """None: there is none, or it is not known."""
+        return self._known.get(key) if self.is_complete else None
+
     @property
     def all(self) -> Collection[Stored]:
         return self._known.values()

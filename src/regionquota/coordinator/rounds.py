@@ -65,6 +65,7 @@ async def run_round(
 async def run_urgent(
     heard: Heard,
     records: Mapping[Region, RegionRecord],
+    reports: Sequence[tuple[Region, Demand]],
     allocations: AllocationStore,
     directory: Directory,
     fence: Fence,
@@ -72,23 +73,58 @@ async def run_urgent(
     *,
     now: float,
     new_id: Callable[[], str],
+    known: Documents | None = None,
 ) -> Round:
-    """Only what is cried for, by what its regions have just said; of other regions by their last report."""
+    """Only what is cried for, by what its regions have just said; of other regions by their last of `reports`.
+
+    Somebody waits for this, and each read is a round trip: read is only what is not known, or has changed meanwhile.
+    """
     states = {name: state_of(record) for name, record in records.items()}
     short: dict[QuotaKey, set[Region]] = {}
     for region, word in heard.short:
         short.setdefault(word.key, set()).add(region)
-    newer = {(region, word.key) for region, word in heard.lately}
-    reports = [(at, word) for at, word in await directory.demand() if word.key in short and (at, word.key) not in newer]
-    reports += [(at, word) for at, word in heard.lately if word.key in short]
-    demand = needs(reports)
-    documents = [Stored(key, *await allocations.read(key)) for key in short]
+    documents = [await _document(key, known, allocations) for key in short]
+    said = _words_on(short, heard, reports)
+    if not _all_spoke(documents, said):
+        said = _words_on(short, heard, await directory.demand())
+    demand = needs(said)
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         smallest = max(1, int(allocation.limit * policy.smallest_move_share))
-        return allocation, relieve(allocation, demand[key], short[key], states, smallest)
+        return allocation, relieve(allocation, demand.get(key, _NOBODY), short[key], states, smallest)
 
-    return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
+    done = await _carry_out(documents, said, wanted, allocations, fence, now, new_id)
+    if not done.lost:
+        return done
+    documents = [Stored(key, *await allocations.read(key)) for key in short]
+    again = await _carry_out(documents, said, wanted, allocations, fence, now, new_id)
+    return replace(again, granted=done.granted + again.granted, moves=[*done.moves, *again.moves])
+
+
+async def _document(key: QuotaKey, known: Documents | None, allocations: AllocationStore) -> Stored:
+    found = None if known is None else known.document(key)
+    return Stored(key, *await allocations.read(key)) if found is None else found
+
+
+def _words_on(
+    keys: Collection[QuotaKey], heard: Heard, reports: Sequence[tuple[Region, Demand]]
+) -> Sequence[tuple[Region, Demand]]:
+    """The newest of each region."""
+    newer = {(region, word.key) for region, word in heard.lately}
+    said = [(at, word) for at, word in reports if word.key in keys and (at, word.key) not in newer]
+    return said + [(at, word) for at, word in heard.lately if word.key in keys]
+
+
+def _all_spoke(documents: Collection[Stored], said: Sequence[tuple[Region, Demand]]) -> bool:
+    """Whether each owner of a slice said what it has in use: who did not is asked for nothing."""
+    spoke = {(region, word.key) for region, word in said}
+    return all(
+        (region, stored.key) in spoke
+        for stored in documents
+        if stored.allocation is not None
+        for region, size in stored.allocation.slices.items()
+        if size
+    )
 
 
 async def _carry_out(
