@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import pytest
 from tests.clocks import HandClock
@@ -116,21 +117,25 @@ async def test_a_cry_is_planned_at_once(etcd: MemoryCoordination, coordinator: C
     assert 0 < move.amount <= 50
 
 
-async def test_nothing_is_read_while_somebody_waits(etcd: Far, coordinator: Coordinator) -> None:
+async def test_what_an_idle_region_gives_is_asked_for_without_reading(etcd: Far, coordinator: Coordinator) -> None:
     sessions = await begun(etcd, coordinator)
-    await coordinator.plan()  # after they have reported
+    for name, session in sessions.items():
+        await etcd.report(session, name, f"{name}-1", [replace(says(0), granted=0)])
+    await coordinator.plan()
     etcd.reads.clear()
     await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
     await planned(etcd)
     assert [] == etcd.reads_before_a_move
 
 
-async def test_who_has_not_reported_yet_is_asked_for(etcd: Far, coordinator: Coordinator) -> None:
+async def test_a_busy_region_is_not_asked_by_what_it_said_before(etcd: Far, coordinator: Coordinator) -> None:
     sessions = await begun(etcd, coordinator)
+    await coordinator.plan()
     etcd.reads.clear()
+    await etcd.report(sessions["us"], "us", "us-1", [says(48)])
     await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
-    assert "us" == (await planned(etcd)).moves[0].source
-    assert ["demand"] == etcd.reads_before_a_move
+    (move,) = (await planned(etcd)).moves
+    assert (["demand"], 1) == (etcd.reads_before_a_move, move.amount)
 
 
 async def test_a_document_that_has_changed_meanwhile_is_planned_once_more(etcd: Far, coordinator: Coordinator) -> None:

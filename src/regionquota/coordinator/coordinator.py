@@ -134,7 +134,6 @@ class Coordinator:
             known=self._documents,
         )
         self._on_round(done, sum(record.frozen is not None for record in self._records.values()))
-        self._reports = await self._directory.demand()  # for the next cry, while nobody waits
 
     async def plan(self) -> None:
         """One round, if this process leads."""

@@ -75,9 +75,10 @@ async def run_urgent(
     new_id: Callable[[], str],
     known: Documents | None = None,
 ) -> Round:
-    """Only what is cried for, by what its regions have just said; of other regions by their last of `reports`.
+    """Only what is cried for, by what its regions have just said; of other regions by their last report.
 
-    Somebody waits for this, and each read is a round trip: read is only what is not known, or has changed meanwhile.
+    Somebody waits for this, and each read is a round trip: where the pool and those who were idle at the last of
+    `reports` can serve it, nothing is read but what has changed meanwhile.
     """
     states = {name: state_of(record) for name, record in records.items()}
     short: dict[QuotaKey, set[Region]] = {}
@@ -85,20 +86,32 @@ async def run_urgent(
         short.setdefault(word.key, set()).add(region)
     documents = [await _document(key, known, allocations) for key in short]
     said = _words_on(short, heard, reports)
-    if not _all_spoke(documents, said):
-        said = _words_on(short, heard, await directory.demand())
     demand = needs(said)
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         smallest = max(1, int(allocation.limit * policy.smallest_move_share))
         return allocation, relieve(allocation, demand.get(key, _NOBODY), short[key], states, smallest)
 
+    if not all(
+        _is_from_idle(wanted(stored.key, stored.allocation)[1], demand.get(stored.key, _NOBODY), short[stored.key])
+        for stored in documents
+        if stored.allocation is not None
+    ):
+        said = _words_on(short, heard, await directory.demand())
+        demand = needs(said)
     done = await _carry_out(documents, said, wanted, allocations, fence, now, new_id)
     if not done.lost:
         return done
     documents = [Stored(key, *await allocations.read(key)) for key in short]
     again = await _carry_out(documents, said, wanted, allocations, fence, now, new_id)
     return replace(again, granted=done.granted + again.granted, moves=[*done.moves, *again.moves])
+
+
+def _is_from_idle(relief: Plan, demand: Mapping[Region, Need], short: Collection[Region]) -> bool:
+    """Whether everybody is helped, and nobody gives who may be about to need it himself."""
+    helped = relief.grants.keys() | {move.target for move in relief.moves}
+    givers = [demand[move.source] for move in relief.moves]
+    return helped >= set(short) and all(need.growth == 0 and need.denied == 0 for need in givers)
 
 
 async def _document(key: QuotaKey, known: Documents | None, allocations: AllocationStore) -> Stored:
@@ -113,18 +126,6 @@ def _words_on(
     newer = {(region, word.key) for region, word in heard.lately}
     said = [(at, word) for at, word in reports if word.key in keys and (at, word.key) not in newer]
     return said + [(at, word) for at, word in heard.lately if word.key in keys]
-
-
-def _all_spoke(documents: Collection[Stored], said: Sequence[tuple[Region, Demand]]) -> bool:
-    """Whether each owner of a slice said what it has in use: who did not is asked for nothing."""
-    spoke = {(region, word.key) for region, word in said}
-    return all(
-        (region, stored.key) in spoke
-        for stored in documents
-        if stored.allocation is not None
-        for region, size in stored.allocation.slices.items()
-        if size
-    )
 
 
 async def _carry_out(

@@ -1,4 +1,4 @@
-"""What is done at once for a region that runs short while the pool is empty: one move, from where most is idle."""
+"""What is done at once for a region that runs short: it gets the pool, or one move from where most is idle, or both."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,8 @@ def relieve(
     regions: Mapping[Region, RegionState],
     smallest: int,
 ) -> Plan:
-    """For each region of `short`: the pool, or one move from the region that can spare most.
+    """For each region of `short`: the pool, and if that is less than was denied, one move from the region that can
+    spare most.
 
     So much that both have the same time left until they run out, at the rate at which they are asked now. Nothing below
     `smallest` units moves, but to a region that has nothing left. A move that was requested before still stands,
@@ -45,15 +46,15 @@ def relieve(
     for region in sorted(short):
         if region not in sides or regions[region].draining or region in busy:
             continue
+        taker = sides[region]
         if pool:
-            grants[region] = pool
-            pool = 0
-            continue
-        donors = {
-            other: _spared(side, sides[region]) for other, side in sides.items() if other not in {region, *busy, *short}
-        }
+            grants[region], pool = pool, 0
+            if grants[region] >= _denied_units(needs[region]):
+                continue
+            taker = _Side(taker.left + grants[region], taker.rate)
+        donors = {other: _spared(side, taker) for other, side in sides.items() if other not in {region, *busy, *short}}
         donor = max(sorted(donors), key=lambda other: donors[other], default=None)
-        if donor is None or donors[donor] < (1 if sides[region].left <= 0 else smallest):
+        if donor is None or donors[donor] < (1 if taker.left <= 0 else smallest):
             continue
         moves.append(PlannedMove(donor, region, donors[donor]))
         busy |= {donor, region}
@@ -62,6 +63,10 @@ def relieve(
 
 def _side(allocation: Allocation, region: Region, need: Need) -> _Side:
     return _Side(max(0, allocation.slice_of(region) - need.in_use), max(_IDLE, need.growth + need.denied))
+
+
+def _denied_units(need: Need) -> int:
+    return round(need.denied * need.seconds) if need.denied else 0
 
 
 def _spared(donor: _Side, taker: _Side) -> int:
