@@ -129,6 +129,7 @@ class Coordinator:
             self._directory,
             fence,
             self._policy,
+            round_s=self._tempo.interval,
             now=self._clock.now(),
             new_id=lambda: secrets.token_hex(6),
             known=self._documents,

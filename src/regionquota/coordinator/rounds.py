@@ -71,6 +71,7 @@ async def run_urgent(
     fence: Fence,
     policy: Policy,
     *,
+    round_s: float,
     now: float,
     new_id: Callable[[], str],
     known: Documents | None = None,
@@ -88,15 +89,20 @@ async def run_urgent(
     said = _words_on(short, heard, reports)
     demand = needs(said)
 
-    def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
-        smallest = max(1, int(allocation.limit * policy.smallest_move_share))
-        return allocation, relieve(allocation, demand.get(key, _NOBODY), short[key], states, smallest)
+    def smallest(allocation: Allocation) -> int:
+        return max(1, int(allocation.limit * policy.smallest_move_share))
 
-    if not all(
-        _is_from_idle(wanted(stored.key, stored.allocation)[1], demand.get(stored.key, _NOBODY), short[stored.key])
-        for stored in documents
-        if stored.allocation is not None
-    ):
+    def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
+        needed = demand.get(key, _NOBODY)
+        return allocation, relieve(allocation, needed, short[key], states, smallest(allocation))
+
+    def is_certain(key: QuotaKey, allocation: Allocation) -> bool:
+        _, relief = wanted(key, allocation)
+        few = smallest(allocation) / round_s
+        helped = relief.grants.keys() | {move.target for move in relief.moves}
+        return helped >= short[key] and all(_is_idle(demand[key][move.source], few) for move in relief.moves)
+
+    if not all(is_certain(one.key, one.allocation) for one in documents if one.allocation is not None):
         said = _words_on(short, heard, await directory.demand())
         demand = needs(said)
     done = await _carry_out(documents, said, wanted, allocations, fence, now, new_id)
@@ -107,11 +113,9 @@ async def run_urgent(
     return replace(again, granted=done.granted + again.granted, moves=[*done.moves, *again.moves])
 
 
-def _is_from_idle(relief: Plan, demand: Mapping[Region, Need], short: Collection[Region]) -> bool:
-    """Whether everybody is helped, and nobody gives who may be about to need it himself."""
-    helped = relief.grants.keys() | {move.target for move in relief.moves}
-    givers = [demand[move.source] for move in relief.moves]
-    return helped >= set(short) and all(need.growth == 0 and need.denied == 0 for need in givers)
+def _is_idle(need: Need, few: float) -> bool:
+    """Whether fewer than `few` units a second are asked of it, so that it does not matter how old the word is."""
+    return max(0.0, need.growth) + need.denied < few
 
 
 async def _document(key: QuotaKey, known: Documents | None, allocations: AllocationStore) -> Stored:
