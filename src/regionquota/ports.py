@@ -178,8 +178,10 @@ class Directory(Protocol):
 
     async def regions(self) -> Mapping[Region, StoredRegion]: ...
 
-    async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
-        """As `AllocationStore.swap`."""
+    async def swap_region(
+        self, record: RegionRecord, revision: int, fence: Fence | None = None, *, unless_present: bool = False
+    ) -> int | None:
+        """As `AllocationStore.swap`; with `unless_present` None also where that region shows a sign of life."""
         ...
 
     async def announce(self, session: Session, presence: Presence) -> None:

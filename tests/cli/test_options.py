@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regionquota.cli import app
+from regionquota.core.periods import Period
 
 NOBODY = "0197d3a0-0000-7000-8000-000000000000"
 
@@ -69,6 +70,14 @@ def refusal(deployment: Path, *arguments: str) -> str:
 )
 def test_a_wrong_option_of_a_limit_is_refused_by_name(deployment: Path, options: list[str], says: str) -> None:
     assert says in refusal(deployment, "quota", "set", "acme", "vcpu", *options)
+
+
+@pytest.mark.parametrize("period", Period)
+def test_each_period_is_an_option(deployment: Path, period: Period) -> None:
+    """Nothing is wrong with it but that nobody is there to take it."""
+    env = {"REGIONQUOTA_CONFIG": str(deployment)}
+    given = ("quota", "set", "acme", "calls", "5", "--kind", "consumable", "--period", period.value)
+    assert 1 == CliRunner().invoke(app, given, env=env).exit_code
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,22 @@ async def test_who_lost_the_lead_changes_no_region(directory: Directory) -> None
     assert {"eu": StoredRegion(first, EU)} == await directory.regions()
 
 
+async def test_what_holds_for_absent_regions_only_is_not_written_of_one_that_is_present(directory: Directory) -> None:
+    written = await directory.swap_region(EU, 0)
+    assert written is not None
+    session = await directory.open_session(LONG_S)
+    await directory.announce(session, HERE)
+    assert await directory.swap_region(replace(EU, weight=2), written, unless_present=True) is None
+    await session.close()
+    assert await directory.swap_region(replace(EU, weight=2), written, unless_present=True) is not None
+
+
+async def test_a_neighbour_of_a_like_name_is_no_sign_of_life(directory: Directory) -> None:
+    session = await directory.open_session(LONG_S)
+    await directory.announce(session, replace(HERE, region="eu-2"))
+    assert await directory.swap_region(EU, 0, unless_present=True) is not None
+
+
 # -- sessions --
 
 

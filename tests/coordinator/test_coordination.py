@@ -1,6 +1,7 @@
 """Freezing, thawing and rounds, on memory adapters: what a coordinator may do, and what its fence forbids."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -75,6 +76,22 @@ async def test_a_region_without_a_sign_of_life_is_frozen(etcd: MemoryCoordinatio
     frozen = (await record(etcd, "eu")).frozen
     assert frozen is not None
     assert (FrozenBy.LIVENESS, clock.now()) == (frozen.by, frozen.since)
+
+
+async def test_a_region_that_shows_a_sign_of_life_just_then_is_not_frozen(
+    etcd: MemoryCoordination, clock: HandClock
+) -> None:
+    await etcd.swap_region(RegionRecord("eu"), 0)
+    present = etcd.present
+
+    async def a_moment_too_early() -> Sequence[Presence]:
+        seen = await present()
+        await region(etcd, "eu")
+        return seen
+
+    etcd.present = a_moment_too_early  # type: ignore[method-assign]
+    _, changed = await update(Liveness(0.0), etcd, await lead(etcd), clock.now())
+    assert ([], None) == (list(changed), (await record(etcd, "eu")).frozen)
 
 
 async def test_grace_beyond_the_lease_is_waited_for(etcd: MemoryCoordination, clock: HandClock) -> None:

@@ -1,28 +1,59 @@
 """A region that runs short between two rounds is served at once, by the coordinator that leads."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Container, Sequence
+from dataclasses import replace
 
 import pytest
 from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator.coordinator import Coordinator, Tempo
+from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.urgent import Cries
 from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, grant, new_allocation
 from regionquota.core.demand import Demand
-from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.groups import ALL_BUCKETS
+from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.rebalancing import Policy
-from regionquota.ports import Presence, RegionRecord, Session
+from regionquota.ports import Fence, Presence, RegionRecord, Session
 from regionquota.urgency_ports import Cry
 
 QUOTA = QuotaKey("acme", "vcpu")
 ROUND_S = 3600.0
 
 
+class Far(MemoryCoordination):
+    """Each read of it takes its time, so they are counted. `meanwhile` is written before the next move is."""
+
+    def __init__(self) -> None:
+        super().__init__(HandClock())
+        self.reads: list[str] = []
+        self.reads_before_a_move: list[str] = []
+        self.meanwhile: Allocation | None = None
+
+    async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
+        self.reads.append("document")
+        return await super().read(key)
+
+    async def demand(self, buckets: Container[int] = ALL_BUCKETS) -> Sequence[tuple[Region, Demand]]:
+        self.reads.append("demand")
+        return await super().demand(buckets)
+
+    async def swap(
+        self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
+    ) -> int | None:
+        if allocation.moves:
+            self.reads_before_a_move = list(self.reads)
+            meanwhile, self.meanwhile = self.meanwhile, None
+            if meanwhile is not None:
+                await super().swap(key, revision, meanwhile)
+        return await super().swap(key, revision, allocation, fence)
+
+
 @pytest.fixture
-def etcd() -> MemoryCoordination:
-    return MemoryCoordination(HandClock())
+def etcd() -> Far:
+    return Far()
 
 
 async def region(etcd: MemoryCoordination, name: str) -> Session:
@@ -37,12 +68,19 @@ def says(in_use: int, denied: int = 0, slice_: int = 50) -> Demand:
 
 
 @pytest.fixture
-async def coordinator(etcd: MemoryCoordination) -> AsyncIterator[Coordinator]:
+async def coordinator(etcd: Far) -> AsyncIterator[Coordinator]:
     """It has made its round, and makes the next in an hour."""
     first = new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(100, 1))
     await etcd.swap(QUOTA, 0, grant(first, {"eu": 50, "us": 50}))
     one = Coordinator(
-        "one", etcd, etcd, HandClock(), Policy(), Tempo(ROUND_S, 1000, 0.0, 0.05), cries=Cries(etcd, fresh_s=5.0)
+        "one",
+        etcd,
+        etcd,
+        HandClock(),
+        Policy(),
+        Tempo(ROUND_S, 1000, 0.0, 0.05),
+        cries=Cries(etcd, fresh_s=5.0),
+        documents=Shelves(etcd, relist_interval_s=3600),
     )
     one.start()
     await asyncio.sleep(0.05)
@@ -51,7 +89,7 @@ async def coordinator(etcd: MemoryCoordination) -> AsyncIterator[Coordinator]:
 
 
 async def document(etcd: MemoryCoordination) -> Allocation:
-    _, known = await etcd.read(QUOTA)
+    _, known = await MemoryCoordination.read(etcd, QUOTA)
     assert known is not None
     return known
 
@@ -78,6 +116,36 @@ async def test_a_cry_is_planned_at_once(etcd: MemoryCoordination, coordinator: C
     (move,) = (await planned(etcd)).moves
     assert ("us", "eu") == (move.source, move.target)
     assert 0 < move.amount <= 50
+
+
+async def test_what_an_idle_region_gives_is_asked_for_without_reading(etcd: Far, coordinator: Coordinator) -> None:
+    sessions = await begun(etcd, coordinator)
+    for name, session in sessions.items():
+        await etcd.report(session, name, f"{name}-1", [replace(says(0), granted=0)])
+    await coordinator.plan()
+    etcd.reads.clear()
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
+    await planned(etcd)
+    assert [] == etcd.reads_before_a_move
+
+
+async def test_a_busy_region_is_not_asked_by_what_it_said_before(etcd: Far, coordinator: Coordinator) -> None:
+    sessions = await begun(etcd, coordinator)
+    await coordinator.plan()
+    etcd.reads.clear()
+    await etcd.report(sessions["us"], "us", "us-1", [says(48)])
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
+    (move,) = (await planned(etcd)).moves
+    assert (["demand"], 1) == (etcd.reads_before_a_move, move.amount)
+
+
+async def test_a_document_that_has_changed_meanwhile_is_planned_once_more(etcd: Far, coordinator: Coordinator) -> None:
+    sessions = await begun(etcd, coordinator)
+    limit = new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(80, 2))
+    etcd.meanwhile = grant(limit, {"eu": 50, "us": 30})
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
+    found = await planned(etcd)
+    assert (80, "us") == (found.limit, found.moves[0].source)
 
 
 async def test_a_coordinator_that_does_not_lead_plans_nothing(

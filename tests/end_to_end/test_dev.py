@@ -60,6 +60,18 @@ async def _reserve(url: str, request_id: str) -> None:
         assert 201 == answer.status, await answer.text()
 
 
+async def test_etcd_may_be_far_away_from_all_that_ask_it() -> None:
+    with scratch_directory() as data_dir:
+        async with (
+            dev(data_dir, "--regions", "solo", "--etcd-rtt-ms", "60") as (_, said),
+            aiohttp.ClientSession() as http,
+            http.get(f"{said['addresses']['faults']}/proxies") as answer,
+        ):
+            proxies = (await answer.json())["proxies"]
+    assert {"solo": 0.03, "coordinator": 0.03} == {proxy["name"]: proxy["delay_seconds"] for proxy in proxies}
+    assert all(proxy["bytes_to_client"] > 0 for proxy in proxies)
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 async def test_it_leaves_nothing_behind(how: signal.Signals) -> None:
     with scratch_directory() as data_dir:
@@ -110,6 +122,9 @@ async def test_it_uses_the_etcd_and_postgres_that_the_configuration_names() -> N
     [
         (["--regions", "eu,eu"], "different names"),
         (["--regions", "EU!"], "--regions takes 1 to 63 characters"),
+        (["--etcd-rtt-ms", "1001"], "--etcd-rtt-ms"),
+        (["--etcd-rtt-ms", "5", "--etcd", "127.0.0.1:1,127.0.0.1:2"], "--etcd-rtt-ms delays one etcd"),
+        (["--etcd-rtt-ms", "5", "--regions", "coordinator"], "--regions: with --etcd-rtt-ms"),
         (["--etcd", "nowhere"], "host:port"),
         (["--config", "/nowhere.toml"], "/nowhere.toml"),
     ],

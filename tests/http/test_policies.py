@@ -8,6 +8,7 @@ from tests.clocks import HandClock
 from tests.core.builders import at
 from tests.http.harness import Api, Server, Start, until
 
+from regionquota.core.periods import Period
 from regionquota.core.quota import QuotaKey
 
 RATE = {"kind": "rate", "refill_amount": 10, "refill_interval_s": 60}
@@ -194,6 +195,26 @@ async def test_whether_a_request_is_held_to_the_limit_does_not_change_by_asking_
 
 
 # -- receipts and periods --
+
+
+@pytest.mark.parametrize("period", Period)
+async def test_each_period_may_be_set_and_is_shown(api: Api, tenant: str, period: Period) -> None:
+    reply = await api.set_limit(tenant, 10, kind="consumable", period=period.value)
+    assert (200, period) == (reply.status, reply.body["policy"]["period"])
+    assert 201 == (await api.reserve(tenant, 10)).status
+    assert (await api.usage(tenant))["period_end"] is not None
+
+
+async def test_a_minute_is_a_full_one_of_the_clock(start: Start, tenant: str) -> None:
+    clock = HandClock(at(2026, 6, 15, 12, 0, 59))
+    api = (await start(clock=clock)).api
+    reply = await api.set_limit(tenant, 10, kind="consumable", period="minute", time_zone="Asia/Kolkata")
+    assert 200 == reply.status, reply
+    held = (await api.reserve(tenant, 10)).body
+    assert at(2026, 6, 15, 12, 1) == datetime.fromisoformat(held["charged_until"]).timestamp()
+    assert 429 == (await api.reserve(tenant, 1)).status
+    clock.seconds += 1
+    assert 201 == (await api.reserve(tenant, 10)).status
 
 
 async def test_a_grant_carries_a_receipt(api: Api, tenant: str) -> None:

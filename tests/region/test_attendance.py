@@ -10,6 +10,7 @@ from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
+from regionquota.coordinator.liveness import Liveness, update
 from regionquota.core.allocation import (
     Allocation,
     LimitSource,
@@ -85,6 +86,21 @@ async def test_a_new_region_makes_its_record_and_announces_itself(world: World) 
     await world.attendance.attend()
     assert RegionRecord("eu") == (await world.etcd.regions())["eu"].record
     assert ["eu-1"] == [presence.instance for presence in await world.etcd.present()]
+
+
+async def test_a_new_region_is_not_frozen_by_who_looks_while_it_joins(world: World) -> None:
+    """Listing all allocations may take it many rounds."""
+    fence = await world.etcd.lead(await world.etcd.open_session(TTL_S), "one")
+    assert fence is not None
+    listing = world.etcd.list
+
+    async def looked_at_meanwhile() -> tuple[int, Sequence[Stored]]:
+        await update(Liveness(0.0), world.etcd, fence, world.clock.now())
+        return await listing()
+
+    world.etcd.list = looked_at_meanwhile  # type: ignore[method-assign]
+    await world.attendance.attend()
+    assert RegionRecord("eu") == (await world.etcd.regions())["eu"].record
 
 
 async def test_a_sign_of_life_is_prolonged_and_made_anew_when_it_ended(world: World) -> None:

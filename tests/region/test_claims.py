@@ -8,11 +8,19 @@ from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
-from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, grant, new_allocation
+from regionquota.core.allocation import (
+    Allocation,
+    LimitSource,
+    Move,
+    VersionedLimit,
+    grant,
+    new_allocation,
+    request_moves,
+)
 from regionquota.core.quota import Kind, QuotaKey
 from regionquota.errors import EtcdUnavailable
-from regionquota.ports import Fence
-from regionquota.region.claims import UNKNOWN_FOR_S, Claims
+from regionquota.ports import Fence, Stored
+from regionquota.region.claims import UNHEARD_S, UNKNOWN_FOR_S, Claims
 from regionquota.region.follower import Follower
 
 QUOTA = QuotaKey("acme", "vcpu")
@@ -48,7 +56,7 @@ class World:
     clock: HandClock = field(default_factory=HandClock)
     allowed: bool = True
     got: list[int] = field(default_factory=list)
-    lacks: list[int] = field(default_factory=list)
+    cried: list[tuple[QuotaKey, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.etcd = CountingCoordination(self.clock)
@@ -64,8 +72,12 @@ class World:
             join_timeout_s=0.2,
             allowed=lambda: self.allowed,
             on_claim=self.got.append,
-            on_lack=lambda _, available: self.lacks.append(available),
+            on_lack=lambda key, available: self.cried.append((key, available)),
         )
+
+    @property
+    def quotas(self) -> list[QuotaKey]:
+        return [key for key, _ in self.cried]
 
     async def set_limit(self, limit: int, **slices: int) -> None:
         allocation = new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(limit, 1))
@@ -154,7 +166,7 @@ async def test_running_short_of_an_empty_pool_asks_etcd_nothing(world: World) ->
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(world.claims.serve(), 0.05)
     assert before == world.etcd.reads
-    assert [0] == world.lacks
+    assert [(QUOTA, 0)] == world.cried
 
 
 async def test_an_outage_during_background_claims_is_one_plain_error_and_spares_other_quotas(world: World) -> None:
@@ -179,7 +191,7 @@ async def test_a_wish_that_the_pool_cannot_fill_takes_one_share_of_it_and_no_mor
     world.claims.run_short(QUOTA, 90)
     await world.claims.serve()
     assert 75 == await world.slice()
-    assert [25] == world.lacks
+    assert [(QUOTA, 25)] == world.cried
 
 
 async def test_a_wish_that_the_pool_fills_lacks_nothing(world: World) -> None:
@@ -187,4 +199,58 @@ async def test_a_wish_that_the_pool_fills_lacks_nothing(world: World) -> None:
     await world.claims.join(QUOTA)
     world.claims.run_short(QUOTA, 50, available=3)
     await world.claims.serve()
-    assert (100, []) == (await world.slice(), world.lacks)
+    assert (100, []) == (await world.slice(), world.cried)
+
+
+async def test_what_somebody_lacks_is_claimed_at_once_if_the_pool_has_it(world: World) -> None:
+    await world.set_limit(100)
+    await world.claims.join(QUOTA)
+    reads = world.etcd.reads
+    world.claims.run_short(QUOTA, 45, lacking=45)
+    await world.claims.serve()
+    assert (95, 1, []) == (await world.slice(), world.etcd.reads - reads, world.quotas)
+
+
+async def test_more_than_the_pool_has_is_cried_for_once_and_the_pool_claimed_if_nobody_hears(world: World) -> None:
+    await world.set_limit(100)
+    await world.claims.join(QUOTA)
+    for _ in range(2):
+        world.claims.run_short(QUOTA, 60, lacking=60)
+        await world.claims.serve()
+    assert (50, [QUOTA]) == (await world.slice(), world.quotas)
+    world.clock.seconds += UNHEARD_S
+    world.claims.run_short(QUOTA, 60, lacking=60)
+    await world.claims.serve()
+    assert (100, [QUOTA, QUOTA]) == (await world.slice(), world.quotas)
+
+
+async def test_what_several_lack_together_is_more_than_the_pool_has(world: World) -> None:
+    await world.set_limit(100)
+    await world.claims.join(QUOTA)
+    for _ in range(2):
+        world.claims.run_short(QUOTA, 30, lacking=30)
+    await world.claims.serve()
+    assert (50, [QUOTA]) == (await world.slice(), world.quotas)
+
+
+async def test_a_jump_after_something_has_changed_is_cried_for_again(world: World) -> None:
+    await world.set_limit(100)
+    await world.claims.join(QUOTA)
+    for _ in range(2):
+        world.claims.run_short(QUOTA, 60, lacking=60)
+        await world.claims.serve()
+        revision, allocation = await world.etcd.read(QUOTA)
+        assert allocation is not None
+        changed = grant(allocation, {"us": 1})
+        await world.follower.take(Stored(QUOTA, await world.etcd.swap(QUOTA, revision, changed) or 0, changed))
+    assert [QUOTA, QUOTA] == world.quotas
+
+
+async def test_nothing_is_cried_for_while_somebody_is_asked_to_give(world: World) -> None:
+    await world.set_limit(100, eu=50, us=50)
+    revision, allocation = await world.etcd.read(QUOTA)
+    assert allocation is not None
+    helped = request_moves(allocation, [Move("m", "us", "eu", 10)])
+    await world.follower.take(Stored(QUOTA, await world.etcd.swap(QUOTA, revision, helped) or 0, helped))
+    world.claims.run_short(QUOTA, 7, lacking=7)
+    assert [] == world.quotas

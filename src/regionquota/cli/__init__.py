@@ -12,6 +12,7 @@ from regionquota.cli import (
     dev,
     explaining,
     explore,
+    jump,
     ledger,
     looking,
     quotas,
@@ -49,10 +50,11 @@ def root(
 
 app.command("demo", epilog="Example: regionquota demo --bins 40")(replaying.demo)
 app.command("bench", epilog="Example: regionquota bench --seconds 10 --json")(bench.bench)
+app.command("jump", epilog=jump.EXAMPLES)(jump.jump)
 app.command("explore", epilog=explore.EXAMPLES)(explore.explore_)
 app.command("simulate", epilog=simulate.EXAMPLES)(simulate.simulate_)
 app.command("chaos", epilog=chaos.EXAMPLES)(chaos.chaos)
-app.command("dev", epilog="Example: regionquota dev --regions eu,us --data-dir /var/tmp/quota")(dev.dev)
+app.command("dev", epilog=dev.EXAMPLES)(dev.dev)
 app.add_typer(regions.app, name="region")
 app.command("coordinator", epilog="Example: regionquota coordinator --config config/coordinator.toml")(
     daemons.coordinator

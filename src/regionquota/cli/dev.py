@@ -14,7 +14,7 @@ from regionquota.bootstrap.serving import stop_signal
 from regionquota.cli.frame import command, out, print_json, print_table
 from regionquota.config import AgentConfig, Config, CoordinatorConfig, DeployedRegion, load
 from regionquota.dev import Layout, Options, Stack, default_data_dir
-from regionquota.dev.layout import DEFAULT_REGIONS
+from regionquota.dev.layout import DEFAULT_REGIONS, MAX_RTT_MS
 from regionquota.embedded import die_with_parent
 from regionquota.errors import ConfigError, RegionQuotaError
 from regionquota.telemetry import configure_logging
@@ -26,7 +26,20 @@ QUICK: Final = replace(
     coordinator=CoordinatorConfig(interval_s=1.0, leader_ttl_s=3),
 )
 
+EXAMPLES: Final = (
+    "Examples: regionquota dev --regions eu,us --data-dir /var/tmp/quota · regionquota dev --etcd-rtt-ms 100"
+)
+
 RegionsOption = Annotated[str, typer.Option("--regions", help="Names of the regions, separated by commas.")]
+EtcdRttOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        max=MAX_RTT_MS,
+        help="Milliseconds that a round trip to etcd takes longer, from each region and the coordinator: as if they "
+        "were far apart.",
+    ),
+]
 
 
 @command
@@ -49,12 +62,20 @@ async def dev(
     interval: Annotated[
         float | None, typer.Option(min=0.05, max=3600, help="Seconds between planning rounds. Default: 1.")
     ] = None,
+    etcd_rtt_ms: EtcdRttOption = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
 ) -> None:
     """Start Postgres and etcd, a region server per region and a coordinator, here, until Ctrl-C."""
     die_with_parent()
     base, named, endpoints = _settings(config, etcd, interval)
-    options = Options(data_dir or default_data_dir(), tuple(regions.split(",")), base, postgres=named, etcd=endpoints)
+    options = Options(
+        data_dir or default_data_dir(),
+        tuple(regions.split(",")),
+        base,
+        postgres=named,
+        etcd=endpoints,
+        etcd_rtt_ms=etcd_rtt_ms,
+    )
     stopping = stop_signal()
     async with deployment(options, _say(json=json)) as stack:
         if json:

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,6 +14,7 @@ from regionquota.coordinator.leading import Election, Led
 from regionquota.coordinator.liveness import Liveness, update
 from regionquota.coordinator.rounds import Round, run_round, run_urgent
 from regionquota.coordinator.urgent import Cries
+from regionquota.core.demand import Demand
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Policy
 from regionquota.loops import RETRY_PAUSE_S, forever, stop
@@ -64,6 +65,7 @@ class Coordinator:
         self._cries = cries
         self._documents = documents
         self._records: Mapping[Region, RegionRecord] = {}
+        self._reports: Sequence[tuple[Region, Demand]] = ()
         self._alerts = alerts
         self._liveness = Liveness(tempo.freeze_after)
         self._watches_by: Fence | None = None
@@ -116,12 +118,15 @@ class Coordinator:
             done = await run_urgent(
                 urgent,
                 self._records,
+                self._reports,
                 self._allocations,
                 self._directory,
                 led,
                 self._policy,
+                round_s=self._tempo.interval,
                 now=self._clock.now(),
                 new_id=_new_id,
+                known=self._documents,
             )
         self._tell(done)
         await self._give_up()
@@ -150,6 +155,7 @@ class Coordinator:
             known=self._documents,
         )
         self._tell(done)
+        self._reports = done.demand
         if self._alerts is not None:
             await self._alerts.look(done.find, done.demand, led, now)
 

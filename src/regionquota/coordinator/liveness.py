@@ -58,7 +58,8 @@ async def update(
     records = {name: stored.record for name, stored in regions.items()}
     changed = []
     for change in liveness.changes(regions, await directory.present(), now):
-        if await directory.swap_region(change.record, change.revision, fence) is not None:
+        freezes = change.record.frozen is not None  # who has just come, or come back, is not to be frozen
+        if await directory.swap_region(change.record, change.revision, fence, unless_present=freezes) is not None:
             records[change.record.name] = change.record
             changed.append(change.record)
     return records, changed

@@ -95,32 +95,75 @@ async def _to_look_at(
 async def run_urgent(
     heard: Heard,
     records: Mapping[Region, RegionRecord],
+    reports: Sequence[tuple[Region, Demand]],
     allocations: AllocationStore,
     directory: Directory,
     led: Led,
     policy: Policy,
     *,
+    round_s: float,
     now: float,
     new_id: Callable[[], str],
+    known: Shelves | None = None,
 ) -> Round:
-    """Only what is cried for and led, by what its regions have just said; of other regions by their last report."""
+    """Only what is cried for and led, by what its regions have just said; of other regions by their last report.
+
+    Somebody waits for this, and each read is a round trip: where the pool and those who were idle at the last of
+    `reports` can serve it, nothing is read but what has changed meanwhile.
+    """
     states = {name: state_of(record) for name, record in records.items()}
     short: dict[QuotaKey, set[Region]] = {}
     for region, word in heard.short:
         if word.key in led:
             short.setdefault(word.key, set()).add(region)
-    newer = {(region, word.key) for region, word in heard.lately}
-    reported = await directory.demand({bucket_of(key.tenant) for key in short})
-    reports = [(at, word) for at, word in reported if word.key in short and (at, word.key) not in newer]
-    reports += [(at, word) for at, word in heard.lately if word.key in short]
-    demand = needs(reports, now)
-    documents = [Stored(key, *await allocations.read(key)) for key in short]
+    documents = [await _document(key, led, known, allocations) for key in short]
+    said = _words_on(short, heard, reports)
+    demand = needs(said, now)
+
+    def smallest(allocation: Allocation) -> int:
+        return max(1, int(allocation.limit * policy.smallest_move_share))
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
-        smallest = max(1, int(allocation.limit * policy.smallest_move_share))
-        return allocation, relieve(allocation, demand[key], short[key], states, smallest, period_left(allocation, now))
+        needed = demand.get(key, _NOBODY)
+        return allocation, relieve(
+            allocation, needed, short[key], states, smallest(allocation), period_left(allocation, now)
+        )
 
-    return await _carry_out(documents, reports, wanted, allocations, led, now, new_id)
+    def is_certain(key: QuotaKey, allocation: Allocation) -> bool:
+        _, relief = wanted(key, allocation)
+        few = smallest(allocation) / round_s
+        helped = relief.grants.keys() | {move.target for move in relief.moves}
+        return helped >= short[key] and all(_is_idle(demand[key][move.source], few) for move in relief.moves)
+
+    if not all(is_certain(one.key, one.allocation) for one in documents if one.allocation is not None):
+        said = _words_on(short, heard, await directory.demand({bucket_of(key.tenant) for key in short}))
+        demand = needs(said, now)
+    done = await _carry_out(documents, said, wanted, allocations, led, now, new_id)
+    if not done.lost:
+        return done
+    documents = [Stored(key, *await allocations.read(key)) for key in short]
+    again = await _carry_out(documents, said, wanted, allocations, led, now, new_id)
+    return replace(again, granted=done.granted + again.granted, moves=[*done.moves, *again.moves])
+
+
+def _is_idle(need: Need, few: float) -> bool:
+    """Whether fewer than `few` units a second are asked of it, so that it does not matter how old the word is."""
+    return max(0.0, need.growth) + need.denied < few
+
+
+async def _document(key: QuotaKey, led: Led, known: Shelves | None, allocations: AllocationStore) -> Stored:
+    shelf = None if known is None else known.complete(group_of(key, led.groups))
+    found = None if shelf is None else shelf.all.get(key)
+    return Stored(key, *await allocations.read(key)) if found is None else found
+
+
+def _words_on(
+    keys: Collection[QuotaKey], heard: Heard, reports: Sequence[tuple[Region, Demand]]
+) -> Sequence[tuple[Region, Demand]]:
+    """The newest of each region."""
+    newer = {(region, word.key) for region, word in heard.lately}
+    said = [(at, word) for at, word in reports if word.key in keys and (at, word.key) not in newer]
+    return said + [(at, word) for at, word in heard.lately if word.key in keys]
 
 
 async def _carry_out(

@@ -1,4 +1,4 @@
-"""What is done at once for a region that runs short: the pool, and a move from where most is idle."""
+"""What is done at once for a region that runs short: it gets the pool, or a move from where most is idle, or both."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -32,7 +32,8 @@ def relieve(
     smallest: int,
     period_s: float | None = None,
 ) -> Plan:
-    """For each region of `short`: the pool, and if that is not enough a move from the region that can spare most.
+    """For each region of `short`: the pool, and if that is less than was denied or than is asked for at once, a move
+    from the region that can spare most.
 
     So much that both have the same time left until they run out, at the rate at which they are asked now; from several
     regions if one has not got what is asked for at once. Nothing below `smallest` units moves, but to a region that
@@ -56,10 +57,9 @@ def relieve(
             continue
         taker = replace(sides[region], size=max(1, sides[region].size))
         if pool:
-            grants[region] = pool
-            taker = replace(taker, left=taker.left + pool)
-            pool = 0
-            if taker.left >= taker.size:
+            grants[region], pool = pool, 0
+            taker = replace(taker, left=taker.left + grants[region])
+            if taker.left >= taker.size and grants[region] >= _denied_units(needs[region]):
                 continue
         donors = {}
         for other in sides.keys() - {region, *busy, *short}:
@@ -110,6 +110,10 @@ def _collected(missing: int, donors: Mapping[Region, _Side]) -> Mapping[Region, 
         if amount > 0:
             found[name] = amount
     return found
+
+
+def _denied_units(need: Need) -> int:
+    return round(need.denied * need.seconds) if need.denied else 0
 
 
 def _spared(donor: _Side, taker: _Side) -> int:

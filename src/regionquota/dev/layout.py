@@ -30,6 +30,8 @@ LOOPBACK: Final = "127.0.0.1"
 DEPLOYMENT_FILE: Final = "deployment.toml"
 DEFAULT_REGIONS: Final = "eu,us,ap"
 MAX_REGIONS: Final = 20
+MAX_RTT_MS: Final = 1000
+COORDINATOR: Final = "coordinator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,20 @@ class Options:
     """Region servers in each region."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Of the embedded Postgres, beside its own."""
+    etcd_rtt_ms: int = 0
+    """Added to each call of a region or the coordinator to etcd, as if it were far away; for one etcd only."""
 
     def __post_init__(self) -> None:
         if not 1 <= len(set(self.regions)) == len(self.regions) <= MAX_REGIONS:
             raise ConfigError(f"--regions takes 1 to {MAX_REGIONS} different names, got {', '.join(self.regions)}")
         for region in self.regions:
             check_region_name("--regions", region)
+        if not 0 <= self.etcd_rtt_ms <= MAX_RTT_MS:
+            raise ConfigError(f"--etcd-rtt-ms takes an integer from 0 to {MAX_RTT_MS}, got {self.etcd_rtt_ms}")
+        if self.etcd_rtt_ms and len(self.etcd) > 1:
+            raise ConfigError("--etcd-rtt-ms delays one etcd: name one endpoint, or leave it out")
+        if self.etcd_rtt_ms and COORDINATOR in self.regions:
+            raise ConfigError(f"--regions: with --etcd-rtt-ms, {COORDINATOR} is a proxy's name already")
 
 
 def default_data_dir() -> Path:

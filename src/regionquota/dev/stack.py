@@ -20,6 +20,7 @@ from regionquota.bootstrap.serving import site
 from regionquota.config import Config
 from regionquota.core.quota import Region
 from regionquota.dev.layout import (
+    COORDINATOR,
     DEPLOYMENT_FILE,
     LOOPBACK,
     Layout,
@@ -132,7 +133,8 @@ class Stack:
         self.servers: dict[Region, list[str]] = {}
         """All of a region's servers; `urls` names the first."""
         self.etcd: Sequence[str] = ()
-        self.proxies: dict[Region, TcpProxy] = {}
+        self.proxies: dict[str, TcpProxy] = {}
+        """In front of etcd: by region, and the coordinator's if there is a delay."""
         self.control_url = ""
         self.coordinator_url = ""
         self.deployment_file = self._layout.data_dir / DEPLOYMENT_FILE
@@ -190,11 +192,13 @@ class Stack:
     async def _start_proxies(self, undo: AsyncExitStack) -> None:
         """One in front of etcd for each region, so that a partition needs no switch inside the product."""
         host, _, port = self.etcd[0].rpartition(":")
-        for region in self._options.regions:
-            proxy = TcpProxy(host, int(port), listen_port=self._layout.port(f"proxy-{region}"))
+        rtt_ms = self._options.etcd_rtt_ms
+        for name in (*self._options.regions, *([COORDINATOR] if rtt_ms else [])):
+            proxy = TcpProxy(host, int(port), listen_port=self._layout.port(f"proxy-{name}"))
+            proxy.delay(rtt_ms / 2000)
             await proxy.start()
             undo.push_async_callback(proxy.stop)
-            self.proxies[region] = proxy
+            self.proxies[name] = proxy
         control = ProxyControl(self.proxies, stop_etcd=self._stop_etcd, start_etcd=self._start_etcd).app()
         control.router.add_get("/processes", self._list_processes)
         control.router.add_post("/coordinator/{what:stop|start}", self._steer_coordinator)
@@ -213,8 +217,9 @@ class Stack:
                 self._add_daemon(name, "region", config, port)
                 self.servers.setdefault(region, []).append(f"http://{LOOPBACK}:{port}")
             self.urls[region] = self.servers[region][0]
-        port = layout.port("coordinator")
-        self._add_daemon("coordinator", "coordinator", coordinator_config(options, etcd=self.etcd, port=port), port)
+        port = layout.port(COORDINATOR)
+        etcds = [self.proxies[COORDINATOR].endpoint] if COORDINATOR in self.proxies else self.etcd
+        self._add_daemon(COORDINATOR, "coordinator", coordinator_config(options, etcd=etcds, port=port), port)
         self.coordinator_url = f"http://{LOOPBACK}:{port}"
         deployment = deployment_config(
             options, urls=self.urls, dsns=self.dsns, etcd=self.etcd, control=self.control_url

@@ -256,17 +256,21 @@ class EtcdPort:
         self._frozen = frozenset(name for name, stored in regions.items() if stored.record.frozen is not None)
         return regions
 
-    async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
+    async def swap_region(
+        self, record: RegionRecord, revision: int, fence: Fence | None = None, *, unless_present: bool = False
+    ) -> int | None:
         self._require_forward()
         if fence is not None:
             self._world.writes_as_leader(fence)
-        written = await self.send(_SWAP_REGION, self._swap_region, record, revision, fence)
+        written = await self.send(_SWAP_REGION, self._swap_region, record, revision, fence, unless_present)
         if written is not None:
             self._frozen = self._frozen - {record.name} if record.frozen is None else self._frozen | {record.name}
         return written
 
-    async def _swap_region(self, record: RegionRecord, revision: int, fence: Fence | None) -> int | None:
-        written = await self._etcd.swap_region(record, revision, fence)
+    async def _swap_region(
+        self, record: RegionRecord, revision: int, fence: Fence | None, unless_present: bool
+    ) -> int | None:
+        written = await self._etcd.swap_region(record, revision, fence, unless_present=unless_present)
         if written is not None and fence is not None:
             self._world.wrote_as_leader(record.name, fence, frozenset())
             if record.frozen is None:

@@ -143,7 +143,7 @@ class PolicyBody(Struct, forbid_unknown_fields=True, frozen=True):
     """What is left out stays as it is; null takes a bound away."""
 
     kind: Literal["allocated", "consumable", "rate"] | None = None
-    period: Literal["hour", "day", "week", "month"] | UnsetType = UNSET
+    period: Literal["minute", "hour", "day", "week", "month"] | UnsetType = UNSET
     time_zone: Identifier | UnsetType = UNSET
     refill_amount: Amount | UnsetType = UNSET
     refill_interval_s: PolicySeconds | UnsetType = UNSET

@@ -71,16 +71,17 @@ class Attendance:
         if self._session is None:
             self._session = await self._directory.open_session(self._ttl_s)
             self._announced = self._reported = None
-        stored = await self._look_up()
-        self._record = stored.record
-        if self._follower.synchronised == 0 or (
-            stored.record.frozen is not None and stored.revision > self._follower.synchronised
-        ):
+        stored = (await self._directory.regions()).get(self._me)
+        self._record = None if stored is None else stored.record
+        if self._follower.synchronised == 0 or _is_frozen_since(stored, self._follower.synchronised):
             await self._follower.relist()
         if self._announced != self._follower.synchronised:
             revision = self._follower.synchronised
             await self._directory.announce(self._session, Presence(self._me, self._instance, self._url, revision))
             self._announced = revision
+        if stored is None:
+            # Not sooner: a record without a sign of life is frozen.
+            self._record = await self._new_record()
 
     async def report(self) -> None:
         """Tell the coordinator what this process granted and denied. A region at rest writes nothing."""
@@ -142,16 +143,17 @@ class Attendance:
         known = set(touched)
         return list(islice((held for key, held in self._holdings.items() if key not in known), max(0, most)))
 
-    async def _look_up(self) -> StoredRegion:
-        """The record of this region, made if there is none."""
-        known = (await self._directory.regions()).get(self._me)
-        if known is not None:
-            return known
+    async def _new_record(self) -> RegionRecord:
+        """Of this region; another of its servers may have made it."""
         await self._directory.swap_region(RegionRecord(self._me), 0)
         created = (await self._directory.regions()).get(self._me)
         if created is None:
             raise EtcdUnavailable(f"the record of region {self._me} was written but cannot be read")
-        return created
+        return created.record
+
+
+def _is_frozen_since(stored: StoredRegion | None, synchronised: int) -> bool:
+    return stored is not None and stored.record.frozen is not None and stored.revision > synchronised
 
 
 def _balances(words: Sequence[Demand]) -> list[tuple[object, int, int, int, int]]:

@@ -5,7 +5,7 @@ Also the first use of a quota in this region, which is a claim by a region that 
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey, Region
 from regionquota.core.slice import Holding
@@ -21,7 +21,19 @@ UNKNOWN_FOR_S: Final = 1.0
 """How long a quota that does not exist is not asked for again."""
 MAX_UNKNOWN: Final = 10_000
 """Quotas remembered as unknown; beyond it all are forgotten."""
+UNHEARD_S: Final = 1.0
+"""So long after a cry the pool is claimed after all, if nothing has changed."""
+MAX_CRIED: Final = 10_000
+"""Quotas remembered as cried for; beyond it all are forgotten."""
 PARALLEL: Final = 16
+
+
+class _Wish(NamedTuple):
+    """`lacking` of the `units` were denied to somebody; the rest is headroom. `available` is what is left here."""
+
+    units: int = 0
+    lacking: int = 0
+    available: int = 0
 
 
 class Claims:
@@ -53,20 +65,25 @@ class Claims:
         self._allowed = allowed
         self._on_claim = on_claim
         self._on_lack = on_lack
-        self._short: dict[QuotaKey, tuple[int, int]] = {}
+        self._short: dict[QuotaKey, _Wish] = {}
+        self._cried: dict[QuotaKey, tuple[int, float]] = {}
+        """At which revision, and when."""
         self._wake = asyncio.Event()
         self._joining: dict[QuotaKey, asyncio.Task[Holding | None]] = {}
         self._unknown_until: dict[QuotaKey, float] = {}
 
-    def run_short(self, key: QuotaKey, units: int, available: int = 0) -> None:
-        """Ask for `units` more of `key` in the background, if the pool may have any."""
+    def run_short(self, key: QuotaKey, units: int, available: int = 0, *, lacking: int = 0) -> None:
+        """Ask for `units` more of `key` in the background; `lacking` of them were denied to somebody."""
         if not self._allowed():
             return
         if self._pool_of(key) <= 0:
-            self._on_lack(key, available)
+            if not self._is_help_under_way(key):
+                self._on_lack(key, available)
             return
-        asked = self._short.get(key)
-        self._short[key] = (units, available) if asked is None else (min(MAX_AMOUNT, asked[0] + units), available)
+        known = self._short.get(key, _Wish())
+        self._short[key] = _Wish(
+            min(MAX_AMOUNT, known.units + units), min(MAX_AMOUNT, known.lacking + lacking), available
+        )
         self._wake.set()
 
     async def serve(self) -> None:
@@ -77,21 +94,50 @@ class Claims:
         limit = asyncio.Semaphore(PARALLEL)
         failures: list[Unavailable] = []
 
-        async def one(key: QuotaKey, units: int, available: int) -> None:
+        async def one(key: QuotaKey, wish: _Wish) -> None:
             async with limit:
+                enough = wish.units if wish.units <= self._pool_of(key) else 1
                 try:
-                    got, _ = await self._claim(key, units, enough=units if units <= self._pool_of(key) else 1)
+                    got, _ = await self._claim(key, wish.units, enough=enough, lacking=wish.lacking)
                 except Unavailable as error:
                     failures.append(error)
                     return
-                if got < units and self._pool_of(key) < units - got:
-                    self._on_lack(key, available + got)
+                if got < wish.units and self._pool_of(key) < wish.units - got:
+                    self._on_lack(key, wish.available + got)
 
         async with asyncio.TaskGroup() as tasks:
-            for key, (units, available) in wanted.items():
-                tasks.create_task(one(key, units, available))
+            for key, wish in wanted.items():
+                if not self._cries_first(key, wish):
+                    tasks.create_task(one(key, wish))
         if failures:
             raise failures[0]
+
+    def _cries_first(self, key: QuotaKey, wish: _Wish) -> bool:
+        """What the pool cannot serve is the coordinator's to serve, with the pool and what others can spare in one.
+
+        A claim meanwhile would be in its way. It is made if nobody hears: perhaps there is no coordinator.
+        """
+        if wish.lacking <= max(0, self._pool_of(key)):
+            return False
+        known, now = self._follower.known(key), self._clock.now()
+        revision = 0 if known is None else known.revision
+        before = self._cried.get(key)
+        if before is not None and before[0] == revision:
+            return now - before[1] < UNHEARD_S
+        if len(self._cried) >= MAX_CRIED:
+            self._cried.clear()
+        self._cried[key] = revision, now
+        if not self._is_help_under_way(key):
+            self._on_lack(key, 0)
+        return True
+
+    def _is_help_under_way(self, key: QuotaKey) -> bool:
+        stored = self._follower.known(key)
+        return (
+            stored is not None
+            and stored.allocation is not None
+            and any(move.target == self._me for move in stored.allocation.moves)
+        )
 
     async def join(self, key: QuotaKey, amount: int = 1) -> Holding | None:
         """First use of `key` here, by somebody who wants `amount`. None: no such quota anywhere.
@@ -121,7 +167,7 @@ class Claims:
             return holding
         return step.held
 
-    async def _claim(self, key: QuotaKey, units: int, *, enough: int) -> tuple[int, Step]:
+    async def _claim(self, key: QuotaKey, units: int, *, enough: int, lacking: int = 0) -> tuple[int, Step]:
         """Claim up to `units`, again while that brought less than `enough` and the pool has any left."""
         allowed = self._allowed()
         total = 0
@@ -134,6 +180,7 @@ class Claims:
                 wanted=units - total if allowed else 0,
                 share=self._share,
                 now=self._clock.now(),
+                lacking=lacking - total,
             )
             total += got
             if step.allocation is not None:

@@ -192,7 +192,9 @@ class RegionService:
         self.denials.note(denial, self._clock.now(), pool)
 
     def _ask_for(self, denial: Denied) -> None:
-        self._claims.run_short(denial.holding.key, denial.amount + self._headroom_of(denial.holding))
+        holding = denial.holding
+        lacking = max(1, denial.amount - holding.counter.available)
+        self._claims.run_short(holding.key, denial.amount + self._headroom_of(holding), lacking=lacking)
 
     async def start(self, name: str, operation_id: str) -> Outcome:
         return await self._submit_named(Start(name, operation_id))

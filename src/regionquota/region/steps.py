@@ -88,11 +88,13 @@ async def claim(
     wanted: int,
     share: float,
     now: float,
+    lacking: int = 0,
 ) -> tuple[int, Step]:
     """Move up to `wanted` units from the pool to this region; returns how many it got, possibly 0.
 
-    At most `share` (0 .. 1) of the pool, rounded up. Loses to a concurrent change rather than repeating itself. Raises
-    `WentBackwards` for a document older than what was carried out before it was read: its pool is others' by now.
+    At most `share` (0 .. 1) of the pool, rounded up, or what is `lacking` to somebody if that is more. Loses to a
+    concurrent change rather than repeating itself. Raises `WentBackwards` for a document older than what was carried
+    out before it was read: its pool is others' by now.
     """
     held = await region.holding(key)
     revision, allocation = await allocations.read(key)
@@ -101,7 +103,7 @@ async def claim(
     if allocation is None:
         return 0, Step(None, settled=True)
     pool = max(allocation.pool, 0)
-    amount = min(wanted, pool, math.ceil(pool * share))  # a float may round a large pool up
+    amount = min(wanted, pool, max(lacking, math.ceil(pool * share)))  # a float may round a large pool up
     stored = Stored(key, revision, allocation)
     if amount > 0:
         changed = grant(allocation, {me: amount})

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from regionquota.adapters.memory.coordination import MemoryCoordination, MemorySession
@@ -125,8 +126,11 @@ class FarEtcd:
     async def regions(self) -> Mapping[Region, StoredRegion]:
         return await self._link.call(self._etcd.regions)
 
-    async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
-        return await self._link.write(self._etcd.swap_region, record, revision, fence)
+    async def swap_region(
+        self, record: RegionRecord, revision: int, fence: Fence | None = None, *, unless_present: bool = False
+    ) -> int | None:
+        written = partial(self._etcd.swap_region, record, revision, fence, unless_present=unless_present)
+        return await self._link.write(written)
 
     async def announce(self, session: Session, presence: Presence) -> None:
         await self._link.write(self._etcd.announce, _near(session), presence)

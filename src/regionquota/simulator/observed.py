@@ -28,8 +28,10 @@ class ObservedEtcd(MemoryCoordination):
                 self._note(before[key], after)
         return revision
 
-    async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
-        written = await super().swap_region(record, revision, fence)
+    async def swap_region(
+        self, record: RegionRecord, revision: int, fence: Fence | None = None, *, unless_present: bool = False
+    ) -> int | None:
+        written = await super().swap_region(record, revision, fence, unless_present=unless_present)
         if written is not None and record.frozen is not None:
             self._frozen_since.setdefault(record.name, self._at())
         elif written is not None and record.name in self._frozen_since:

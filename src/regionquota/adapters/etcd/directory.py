@@ -17,7 +17,7 @@ from regionquota.adapters.etcd.codec import (
     encode_suspension,
     unreadable,
 )
-from regionquota.adapters.etcd.gateway import Entry, Gateway
+from regionquota.adapters.etcd.gateway import Entry, Gateway, none_under, unchanged
 from regionquota.adapters.etcd.keys import Keyspace
 from regionquota.adapters.etcd.reading import Reader
 from regionquota.core.demand import Demand
@@ -60,8 +60,15 @@ class EtcdDirectory:
         _, entries = await self._gateway.scan(self._keys.regions)
         return {stored.record.name: stored for stored in self._reader.readable(entries, _stored_region)}
 
-    async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
-        return await self._gateway.swap(self._keys.region(record.name), revision, encode_region(record), fence)
+    async def swap_region(
+        self, record: RegionRecord, revision: int, fence: Fence | None = None, *, unless_present: bool = False
+    ) -> int | None:
+        key = self._keys.region(record.name)
+        compares = unchanged(key, revision, fence)
+        if unless_present:
+            compares.append(none_under(self._keys.presences_of(record.name)))
+        outcome = await self._gateway.transact(key, compares, [KVService.txn_op_put(key, encode_region(record))])
+        return outcome.revision if outcome.succeeded else None
 
     async def announce(self, session: Session, presence: Presence) -> None:
         key = self._keys.presence(presence.region, presence.instance)

@@ -244,6 +244,13 @@ def unchanged(key: bytes, revision: int, fence: Fence | None) -> list[Compare]:
     return compares
 
 
+def none_under(prefix: bytes) -> Compare:
+    """There is no entry whose key begins so."""
+    # Of a range each entry has to pass; a range without any is compared as if it were one that was never made.
+    end = prefix_range_end(prefix)
+    return Compare(result=Compare.EQUAL, target=Compare.CREATE, key=prefix, range_end=end, create_revision=0)
+
+
 async def _keep_alive(member: Member, lease: int) -> Any:
     stream = member.leases.keep_alive(lease)
     try:

@@ -88,6 +88,9 @@ class Keyspace:
     def region(self, name: Region) -> bytes:
         return self._key("regions", name)
 
+    def presences_of(self, region: Region) -> bytes:
+        return self._key("live", region, "")
+
     def presence(self, region: Region, instance: str) -> bytes:
         return self._key("live", region, instance)
 

@@ -185,10 +185,14 @@ class MemoryCoordination:
     async def regions(self) -> Mapping[Region, StoredRegion]:
         return dict(self._regions)
 
-    async def swap_region(self, record: RegionRecord, revision: int, fence: Fence | None = None) -> int | None:
+    async def swap_region(
+        self, record: RegionRecord, revision: int, fence: Fence | None = None, *, unless_present: bool = False
+    ) -> int | None:
         self._end_expired()
         known = self._regions.get(record.name)
         if revision != (0 if known is None else known.revision) or not self._holds(fence):
+            return None
+        if unless_present and any(region == record.name for region, _ in self._presences):
             return None
         self._regions[record.name] = StoredRegion(self._next_revision(), record)
         return self._revision
