@@ -48,15 +48,25 @@ def rebuild(
     `document` is what the snapshot says, as of `revision`. What nobody holds goes to the pool, or below zero if more
     is held than the limit. While there are `blind` evictions, of regions that may hold anything, it is theirs.
     """
-    slices = {region: held for region, word in stated.items() if (held := _held(word))}
+    slices = {region: word.slice for region, word in stated.items() if word.slice}
     if document is None and not slices and all(map(_has_ended, stated.values())):
         return None
     terms = _newest_terms(document, revision, stated.values())
     retired = {} if document is None else dict(_retired(document, evicted, now))
+    epoch = epoch_of(terms.kind, now + CLOCK_MARGIN_S, terms.policy.calendar)
     rest = terms.limit - sum(gone.units for gone in retired.values()) - sum(slices.values())
+    # What is in use beyond the slice is owed, and was owned once if an eviction or a lost database made it so: it is
+    # counted as far as there is room. Beyond that it stays owed; else more than the limit could be spent later.
+    for region in sorted(stated):
+        owed, gone = _owed(stated[region]), retired.get(region, Retired(0))
+        counted = max(0, min(rest, owed - gone.units))
+        if counted and region in evicted:
+            retired[region] = Retired(gone.units + counted, max(gone.epoch, epoch), gone.unknown)
+        elif counted:
+            slices[region] = stated[region].slice + counted
+        rest -= counted
     if blind and rest > 0:
         known = retired.get(blind[0], Retired(0))
-        epoch = epoch_of(terms.kind, now + CLOCK_MARGIN_S, terms.policy.calendar)
         unknown = known.unknown + (rest if len(blind) > 1 else 0)
         retired[blind[0]] = Retired(known.units + rest, max(known.epoch, epoch), unknown)
         rest = 0
@@ -64,10 +74,9 @@ def rebuild(
     return replace(terms, slices=slices, retired=retired, pool=rest, epoch=max([terms.epoch, *epochs]))
 
 
-def _held(word: Stated) -> int:
-    """With what is in use beyond the slice and owed: the eviction that it was counted in may be lost."""
+def _owed(word: Stated) -> int:
     is_enforced = word.policy.is_hard and not word.unlimited
-    return max(word.slice, word.in_use) if is_enforced else word.slice
+    return max(0, word.in_use - word.slice) if is_enforced else 0
 
 
 def _has_ended(word: Stated) -> bool:

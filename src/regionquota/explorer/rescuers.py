@@ -76,5 +76,5 @@ class Rescuer(Process):
             return
         allocations = EtcdPort(world, world.etcd, documents=in_recovery(world.etcd, history), lagging=False)
         _, _, wanted = await rebuild_documents(allocations, directory, stated, self.clock)
-        await end_recovery(histories, directory, history, wanted)
+        await end_recovery(histories, directory, history, wanted, stated)
         world.did(Deed.RECOVER)

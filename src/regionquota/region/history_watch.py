@@ -125,15 +125,18 @@ class HistoryWatch:
         """Say what is held, once the slices cannot grow any more under a former standing.
 
         An evicted region says it while history runs, as evidence of what is in use: once it holds nothing to spend.
+        A database that is not trusted may hold what others do, too: only what is in use of it counts.
         """
         now = self._clock.now()
         if self._stated is not None and self._stated[0] == standing and now - self._stated[1] < STATE_INTERVAL_S:
             return
-        if standing.evictions and not (await self._store.incarnation()).is_trusted:
+        if phase is Phase.RUNNING and not (await self._store.incarnation()).is_trusted:
             return  # what it has to give up it still has
         held = [_stated(holding) async for page in pages(self._store) for holding in page]
         if phase is Phase.RUNNING and any(one.slice for one in held):
             return
+        if phase is not Phase.RUNNING and not (await self._store.incarnation()).is_trusted:
+            held = [replace(one, slice=0) for one in held]
         await self._histories.state(Statement(self._me, standing, held))
         self._stated = standing, now
 
