@@ -1,6 +1,7 @@
 """Claims and first use, on memory adapters."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -10,8 +11,8 @@ from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, grant, new_allocation
 from regionquota.core.quota import Kind, QuotaKey
-from regionquota.errors import EtcdUnavailable
-from regionquota.ports import Fence
+from regionquota.errors import EtcdUnavailable, WentBackwards
+from regionquota.ports import Fence, Stored
 from regionquota.region.claims import UNKNOWN_FOR_S, Claims
 from regionquota.region.follower import Follower
 
@@ -25,6 +26,7 @@ class CountingCoordination(MemoryCoordination):
         super().__init__(clock)
         self.reads = 0
         self.silent = False
+        self.silent_watch = False
         self.failing: set[QuotaKey] = set()
         self.before_swap: list[Allocation] = []
 
@@ -34,6 +36,12 @@ class CountingCoordination(MemoryCoordination):
         if key in self.failing:
             raise EtcdUnavailable("etcd is away")
         return await super().read(key)
+
+    async def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
+        if self.silent_watch:
+            raise EtcdUnavailable("the watch has ended")
+        async for batch in super().watch(after):
+            yield batch
 
     async def swap(
         self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
@@ -48,11 +56,14 @@ class World:
     clock: HandClock = field(default_factory=HandClock)
     allowed: bool = True
     got: list[int] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.etcd = CountingCoordination(self.clock)
         self.store = MemoryRegionStore("eu")
-        self.follower = Follower("eu", self.etcd, self.store, self.clock, relist_interval_s=60)
+        self.follower = Follower(
+            "eu", self.etcd, self.store, self.clock, relist_interval_s=60, on_backwards=self.said.append
+        )
         self.claims = Claims(
             "eu",
             self.etcd,
@@ -176,3 +187,33 @@ async def test_a_wish_that_the_pool_cannot_fill_takes_one_share_of_it_and_no_mor
     world.claims.run_short(QUOTA, 90)
     await world.claims.serve()
     assert 75 == await world.slice()
+
+
+async def test_nothing_is_claimed_after_an_outage_before_all_was_listed_again() -> None:
+    """What answers may be an older etcd: some other document shows it."""
+    world = World()
+    await world.set_limit(100)
+    world.etcd.silent_watch = True
+    with pytest.raises(EtcdUnavailable):
+        await world.follower.follow()
+    world.claims.run_short(QUOTA, 5)
+    with pytest.raises(EtcdUnavailable, match="listed again"):
+        await world.claims.serve()
+    assert (-1, []) == (await world.slice(), world.got)
+    waiting = asyncio.create_task(world.claims.join(QUOTA, 5))
+    await world.follower.relist()
+    assert await waiting is not None
+    assert 50 == await world.slice()
+
+
+async def test_a_claim_that_finds_a_document_older_than_what_was_carried_out_says_so() -> None:
+    said: list[str] = []
+    world = World(said=said)
+    await world.set_limit(100)
+    snapshot = world.etcd.copy(world.clock)
+    assert await world.claims.join(QUOTA, 5) is not None
+    world.etcd.restore(snapshot, bump=50)
+    world.claims.run_short(QUOTA, 5)
+    with pytest.raises(WentBackwards):
+        await world.claims.serve()
+    assert ["carried out" in word for word in said] == [True]

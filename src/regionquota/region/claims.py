@@ -9,7 +9,7 @@ from typing import Final
 
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey, Region
 from regionquota.core.slice import Holding
-from regionquota.errors import EtcdUnavailable, Unavailable
+from regionquota.errors import EtcdUnavailable, Unavailable, WentBackwards
 from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
 from regionquota.region.follower import Follower
 from regionquota.region.steps import Step, claim
@@ -117,18 +117,27 @@ class Claims:
 
     async def _claim(self, key: QuotaKey, units: int, *, enough: int) -> Step:
         """Claim up to `units`, again while that brought less than `enough` and the pool has any left."""
+        try:
+            async with asyncio.timeout(self._join_timeout_s):
+                await self._follower.in_step()
+        except TimeoutError as error:
+            raise EtcdUnavailable("etcd's allocations were not listed again since the last outage") from error
         allowed = self._allowed()
         total = 0
         for _ in range(MAX_ATTEMPTS):
-            got, step = await claim(
-                key,
-                self._me,
-                self._allocations,
-                self._store,
-                wanted=units - total if allowed else 0,
-                share=self._share,
-                now=self._clock.now(),
-            )
+            try:
+                got, step = await claim(
+                    key,
+                    self._me,
+                    self._allocations,
+                    self._store,
+                    wanted=units - total if allowed else 0,
+                    share=self._share,
+                    now=self._clock.now(),
+                )
+            except WentBackwards as error:
+                self._follower.on_backwards(str(error))
+                raise
             total += got
             if step.allocation is not None:
                 self._follower.note(Stored(key, step.revision, step.allocation), step)
