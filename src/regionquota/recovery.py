@@ -127,6 +127,8 @@ async def rebuild_documents(
     records = {name: stored.record for name, stored in (await directory.regions()).items()}
     evicted = sorted(name for name, record in records.items() if record.is_evicted)
     blind = [name for name in evicted if (eviction := records[name].eviction) is not None and eviction.blind]
+    unsure = [name for name, one in statements.items() if not one.is_trusted]
+    returned = [name for name, one in statements.items() if one.standing.evictions > _evictions(records, name)]
     stated: dict[QuotaKey, dict[Region, Stated]] = {}
     for region, statement in statements.items():
         for word in statement.stated:
@@ -137,7 +139,9 @@ async def rebuild_documents(
     rewritten = 0
     for number, key in enumerate(sorted({*known, *stated})):
         one = known.get(key, Stored(key, 0, None))
-        made = rebuild(one.allocation, one.revision, stated.get(key, {}), evicted, blind, clock.now())
+        made = rebuild(
+            one.allocation, one.revision, stated.get(key, {}), evicted, blind, clock.now(), [*unsure, *returned]
+        )
         if made is not None and made != one.allocation:
             if await allocations.swap(key, one.revision, made) is None:
                 raise EtcdUnavailable(f"{key} was changed by somebody else: repeat the command")

@@ -224,3 +224,15 @@ async def test_what_a_database_lost_the_decrease_of_is_not_held_for_a_recovery(w
     held = await world.store.holding(QUOTA)
     assert held is not None
     assert 10 == held.slice
+
+
+async def test_a_database_is_not_trusted_by_the_word_of_a_document_older_than_it_has_heard_of(world: World) -> None:
+    assert world.revision is not None
+    await world.etcd.swap(QUOTA, world.revision, allocation(100, eu=80))
+    await world.process.follower.relist()
+    await world.restore(revisions=50)
+    world.store.fail_over(world.store.copy())
+    with pytest.raises(WentBackwards, match="carried out"):
+        await world.process.trust.step()
+    with pytest.raises(NotTrusted):
+        await world.store.transact([reserve(1, name=reservation_name(1))], NOON)

@@ -125,7 +125,6 @@ class HistoryWatch:
         """Say what is held, once the slices cannot grow any more under a former standing.
 
         An evicted region says it while history runs, as evidence of what is in use: once it holds nothing to spend.
-        A database that is not trusted may hold what others do, too: only what is in use of it counts.
         """
         now = self._clock.now()
         if self._stated is not None and self._stated[0] == standing and now - self._stated[1] < STATE_INTERVAL_S:
@@ -135,9 +134,10 @@ class HistoryWatch:
         held = [_stated(holding) async for page in pages(self._store) for holding in page]
         if phase is Phase.RUNNING and any(one.slice for one in held):
             return
-        if phase is not Phase.RUNNING and not (await self._store.incarnation()).is_trusted:
-            held = [replace(one, slice=0) for one in held]
-        await self._histories.state(Statement(self._me, standing, held))
+        is_trusted = phase is Phase.RUNNING or (await self._store.incarnation()).is_trusted
+        if not is_trusted:
+            held = [_without_slice(one) for one in held]
+        await self._histories.state(Statement(self._me, standing, held, is_trusted))
         self._stated = standing, now
 
     async def _remember(self, history: History) -> None:
@@ -145,6 +145,11 @@ class HistoryWatch:
         if seen.broken is None and history.phase is Phase.RUNNING and seen.sight != self._remembered:
             await self._standings.remember(history.name, seen.sight)
             self._remembered = seen.sight
+
+
+def _without_slice(word: Stated) -> Stated:
+    """Where a comparison has begun, what it has taken is owed by now."""
+    return replace(word, slice=0, in_use=min(word.slice, word.in_use) if word.slice else word.in_use)
 
 
 def _is_left_out(standing: Standing | None, history: History) -> bool:
