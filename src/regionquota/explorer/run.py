@@ -27,6 +27,8 @@ LONGEST_EVERY: Final = 50
 """What nobody thought of needs more."""
 REST_EVERY: Final = 40
 """One run in so many goes on until everything is at rest; that takes longer than the run."""
+LOST_REST_EVERY: Final = 4
+"""Of those that lose etcd, which are few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,8 @@ def script(seed: int) -> Script:
     elif lot.pick(LONGER_EVERY) == 0:
         length = LONGER
     if loses_etcd:
-        return Script(start, tuple(numbers(seed, max(length, LONGER) + 1)), False, fails_over, True)
+        rest = lot.pick(LOST_REST_EVERY) == 0
+        return Script(start, tuple(numbers(seed, max(length, LONGER) + 1)), rest, fails_over, True)
     return Script(start, tuple(numbers(seed, length + 1)), rest, fails_over)
 
 
