@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -13,10 +13,9 @@ from regionquota.coordinator.documents import Documents
 from regionquota.coordinator.liveness import Liveness, update
 from regionquota.coordinator.rounds import Round, run_round, run_urgent
 from regionquota.coordinator.urgent import Cries
-from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Policy
 from regionquota.loops import RETRY_PAUSE_S, forever, stop
-from regionquota.ports import AllocationStore, Clock, Directory, Fence, RegionRecord, Session
+from regionquota.ports import AllocationStore, Clock, Directory, Fence, Session
 
 _log = structlog.get_logger(__name__)
 
@@ -59,7 +58,6 @@ class Coordinator:
         self._on_round = on_round
         self._cries = cries
         self._documents = documents
-        self._records: Mapping[Region, RegionRecord] = {}
         self._alerts = alerts
         self._liveness = Liveness(tempo.freeze_after)
         self._session: Session | None = None
@@ -117,11 +115,13 @@ class Coordinator:
         assert self._cries is not None
         urgent = await self._cries.take()
         fence = self._fence
-        if fence is None or not self.is_leader or not self._records:
+        if fence is None or not self.is_leader:
             return
+        # Those of the last round may know nothing of a region that was frozen, or evicted, since.
+        records = {name: stored.record for name, stored in (await self._directory.regions()).items()}
         done = await run_urgent(
             urgent,
-            self._records,
+            records,
             self._allocations,
             self._directory,
             fence,
@@ -129,7 +129,7 @@ class Coordinator:
             now=self._clock.now(),
             new_id=lambda: secrets.token_hex(6),
         )
-        self._on_round(done, sum(record.frozen is not None for record in self._records.values()))
+        self._on_round(done, sum(record.frozen is not None for record in records.values()))
 
     async def plan(self) -> None:
         """One round, if this process leads."""
@@ -138,7 +138,6 @@ class Coordinator:
             return
         now = self._clock.now()
         records, changed = await update(self._liveness, self._directory, fence, now)
-        self._records = records
         for record in changed:
             _log.warning("region frozen" if record.frozen else "region thawed", region=record.name)
         done = await run_round(

@@ -3,7 +3,7 @@
 A round may be abandoned anywhere and repeated by anyone; every write is one fenced compare-and-swap.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from regionquota.coordinator.documents import Documents
@@ -14,6 +14,7 @@ from regionquota.core.eviction import evict, release_ended
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
 from regionquota.core.relief import relieve
+from regionquota.errors import UnreadableDocument
 from regionquota.ports import AllocationStore, Directory, Fence, RegionRecord, RegionStatus, Stored
 
 
@@ -82,13 +83,28 @@ async def run_urgent(
     reports = [(at, word) for at, word in await directory.demand() if word.key in short and (at, word.key) not in newer]
     reports += [(at, word) for at, word in heard.lately if word.key in short]
     demand = needs(reports)
-    documents = [Stored(key, *await allocations.read(key)) for key in short]
+    documents, unread = await _read(short, allocations)
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         smallest = max(1, int(allocation.limit * policy.smallest_move_share))
-        return allocation, relieve(allocation, demand[key], short[key], states, smallest)
+        return allocation, relieve(allocation, demand.get(key, _NOBODY), short[key], states, smallest)
 
-    return await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
+    done = await _carry_out(documents, reports, wanted, allocations, fence, now, new_id)
+    return replace(done, failed=[*unread, *done.failed])
+
+
+async def _read(
+    keys: Iterable[QuotaKey], allocations: AllocationStore
+) -> tuple[Sequence[Stored], Sequence[tuple[QuotaKey, str]]]:
+    """Those that can be read, and the others with why not."""
+    documents: list[Stored] = []
+    unread: list[tuple[QuotaKey, str]] = []
+    for key in keys:
+        try:
+            documents.append(Stored(key, *await allocations.read(key)))
+        except UnreadableDocument as error:
+            unread.append((key, repr(error)))
+    return documents, unread
 
 
 async def _carry_out(

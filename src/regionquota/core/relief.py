@@ -30,8 +30,11 @@ def relieve(
 
     So much that both have the same time left until they run out, at the rate at which they are asked now. Nothing below
     `smallest` units moves, but to a region that has nothing left. A move that was requested before still stands,
-    unless its donor runs short itself.
+    unless its donor runs short itself. While a lowered limit is being collected nobody is relieved: what is free is
+    asked for already, and a limit that is followed only by who is idle would never be reached.
     """
+    if allocation.pool < 0:
+        return Plan({}, tuple(PlannedMove(move.source, move.target, move.amount) for move in allocation.moves))
     grants: dict[Region, int] = {}
     standing = [move for move in allocation.moves if move.source not in short]
     moves = [PlannedMove(move.source, move.target, move.amount) for move in standing]
