@@ -13,7 +13,7 @@ from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit,
 from regionquota.core.quota import Kind, QuotaKey
 from regionquota.errors import EtcdUnavailable, WentBackwards
 from regionquota.ports import Fence, Stored
-from regionquota.region.claims import UNKNOWN_FOR_S, Claims
+from regionquota.region.claims import PARALLEL, UNKNOWN_FOR_S, Claims
 from regionquota.region.follower import Follower
 
 QUOTA = QuotaKey("acme", "vcpu")
@@ -217,3 +217,23 @@ async def test_a_claim_that_finds_a_document_older_than_what_was_carried_out_say
     with pytest.raises(WentBackwards):
         await world.claims.serve()
     assert ["carried out" in word for word in said] == [True]
+
+
+async def test_many_quotas_that_run_short_are_served_by_a_few_tasks() -> None:
+    world = World()
+    keys = [QuotaKey("acme", f"r{number}") for number in range(10 * PARALLEL)]
+    for key in keys:
+        await world.etcd.swap(key, 0, new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(10, 1)))
+    await world.follower.relist()
+    for key in keys:
+        world.claims.run_short(key, 5)
+    most = 0
+
+    def count(_got: int) -> None:
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+
+    world.claims._on_claim = count
+    await world.claims.serve()
+    assert [5] * len(keys) == [held.slice for held in await world.store.holdings()]
+    assert most <= PARALLEL + 2

@@ -71,19 +71,20 @@ class Claims:
         await self._wake.wait()
         self._wake.clear()
         wanted, self._short = self._short, {}
-        limit = asyncio.Semaphore(PARALLEL)
         failures: list[Unavailable] = []
 
-        async def one(key: QuotaKey, units: int) -> None:
-            async with limit:
+        queue = iter(wanted.items())
+
+        async def some() -> None:
+            for key, units in queue:
                 try:
                     await self._claim(key, units, enough=units if units <= self._pool_of(key) else 1)
                 except Unavailable as error:
                     failures.append(error)
 
         async with asyncio.TaskGroup() as tasks:
-            for key, units in wanted.items():
-                tasks.create_task(one(key, units))
+            for _ in range(min(PARALLEL, len(wanted))):
+                tasks.create_task(some())
         if failures:
             raise failures[0]
 
