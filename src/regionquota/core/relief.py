@@ -30,13 +30,16 @@ def relieve(
 
     So much that both have the same time left until they run out, at the rate at which they are asked now. Nothing below
     `smallest` units moves, but to a region that has nothing left. A move that was requested before still stands,
-    unless its donor runs short itself. While a lowered limit is being collected nobody is relieved: what is free is
-    asked for already, and a limit that is followed only by who is idle would never be reached.
+    unless its donor runs short itself, or it names a region that is frozen by now. While a lowered limit is being
+    collected nobody is relieved: what is given back would be in use again before it is collected.
     """
+    thawed = [
+        move for move in allocation.moves if not any(_is_frozen(one, regions) for one in (move.source, move.target))
+    ]
     if allocation.pool < 0:
-        return Plan({}, tuple(PlannedMove(move.source, move.target, move.amount) for move in allocation.moves))
+        return Plan({}, tuple(PlannedMove(move.source, move.target, move.amount) for move in thawed))
     grants: dict[Region, int] = {}
-    standing = [move for move in allocation.moves if move.source not in short]
+    standing = [move for move in thawed if move.source not in short]
     moves = [PlannedMove(move.source, move.target, move.amount) for move in standing]
     pool = max(0, allocation.pool)
     sides = {
@@ -61,6 +64,10 @@ def relieve(
         moves.append(PlannedMove(donor, region, donors[donor]))
         busy |= {donor, region}
     return Plan(grants, tuple(moves))
+
+
+def _is_frozen(region: Region | None, regions: Mapping[Region, RegionState]) -> bool:
+    return region is not None and region in regions and regions[region].frozen
 
 
 def _side(allocation: Allocation, region: Region, need: Need) -> _Side:
