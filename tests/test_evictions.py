@@ -14,6 +14,7 @@ from regionquota.coordinator.leading import Led
 from regionquota.coordinator.rounds import run_round
 from regionquota.core.allocation import Allocation, Retired, grant
 from regionquota.core.history import History, Phase, Standing
+from regionquota.core.periods import Calendar, Period, epoch_of, start_of
 from regionquota.core.policy import DEFAULT_POLICY
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.rebalancing import Policy
@@ -240,3 +241,21 @@ async def test_what_a_lost_database_had_in_use_is_not_freed_by_the_word_of_the_n
     assert (10, 10, 50) == (done.kept[QUOTA], done.freed[QUOTA], done.still_retired[QUOTA])
     after = await world.document()
     assert ({"us": 10}, {"us": Retired(50, unknown=50)}) == (after.slices, after.retired)
+
+
+@pytest.mark.parametrize("unused", [True, False])
+async def test_what_was_never_used_is_there_for_all_before_the_next_period_begins(*, unused: bool) -> None:
+    """The eviction reckons with the period of an hour ahead; in that hour nobody could raise a slice."""
+    world = World()
+    await world.begin()
+    hours = DEFAULT_POLICY if unused else replace(DEFAULT_POLICY, calendar=Calendar(Period.HOUR))
+    now = epoch_of(Kind.CONSUMABLE, NOON, hours.calendar)
+    revision, known = await world.etcd.read(QUOTA)
+    assert known is not None
+    await world.etcd.swap(QUOTA, revision, replace(known, kind=Kind.CONSUMABLE, policy=hours, epoch=now))
+    world.clock.time = start_of(now + 1, hours.calendar).timestamp() - 60
+    await world.evict()
+    if not unused:
+        await world.histories.state(Statement("us", Standing("first", 1)))
+    await world.readmit(unused=unused)
+    assert (100, now) == ((await world.document()).pool, (await world.document()).epoch)

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from regionquota.core.allocation import Allocation
 from regionquota.core.eviction import Eviction, disclaim, evict, readmit
 from regionquota.core.history import Phase
+from regionquota.core.periods import epoch_of
 from regionquota.core.quota import QuotaKey, Region, is_identifier
 from regionquota.core.recovery import Stated
 from regionquota.errors import EtcdUnavailable, InvalidRequest
@@ -156,7 +157,7 @@ async def readmit_region(
         await _retire(allocations, _Still(directory, record), retire, lambda _done, _of: None)
         record = await _write(directory, stored, replace(record, status=RegionStatus.ACTIVE))
     still = _Still(directory, record)
-    return await _return(allocations, still, usage, on_document, with_unknown=nothing_used)
+    return await _return(allocations, still, usage, clock.now(), on_document, with_unknown=nothing_used)
 
 
 def _require_rest(documents: Sequence[Stored], record: RegionRecord, *, nothing_used: bool) -> None:
@@ -173,6 +174,7 @@ async def _return(
     allocations: AllocationStore,
     still: "_Still",
     usage: Mapping[QuotaKey, Stated] | None,
+    now: float,
     on_document: Progress,
     *,
     with_unknown: bool,
@@ -183,10 +185,13 @@ async def _return(
     _, documents = await allocations.list()
     await still.require()
     for number, one in enumerate(documents):
-        gone = None if one.allocation is None else one.allocation.retired.get(region)
-        if gone is not None:
+        known = one.allocation
+        gone = None if known is None else known.retired.get(region)
+        if known is not None and gone is not None:
             word = None if usage is None else usage.get(one.key)
-            in_use, epoch = (0, gone.epoch) if word is None else (word.in_use, word.epoch)
+            # Nothing is in use, whatever period the eviction reckoned with: nobody has to wait for that to begin.
+            epoch = epoch_of(known.kind, now, known.policy.calendar) if word is None else word.epoch
+            in_use = 0 if word is None else word.in_use
             give = partial(readmit, region=region, in_use=in_use, epoch=epoch, with_unknown=with_unknown)
             done = await _rewrite(allocations, one, give, still)
             if done is None:

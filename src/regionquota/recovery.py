@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from regionquota.core.allocation import Allocation
+from regionquota.core.eviction import Eviction
 from regionquota.core.history import History, Phase
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.recovery import Stated, Statement, rebuild
 from regionquota.errors import EtcdUnavailable, InvalidRequest, UnreadableDocument
 from regionquota.histories import new_name
 from regionquota.history_ports import HistoryStore
-from regionquota.ports import AllocationStore, Clock, Directory, RegionRecord, Stored
+from regionquota.ports import AllocationStore, Clock, Directory, RegionRecord, Stored, StoredRegion
 
 LOOK_INTERVAL_S: Final = 0.5
 MAX_ATTEMPTS: Final = 20
@@ -100,9 +101,13 @@ async def heard(
 
 
 def _counts(statement: Statement, history: History, records: Mapping[Region, RegionRecord]) -> bool:
-    record = records.get(statement.region)
-    evictions = 0 if record is None else record.evictions
-    return statement.standing.history == history.name and statement.standing.evictions >= evictions
+    enough = _evictions(records, statement.region)
+    return statement.standing.history == history.name and statement.standing.evictions >= enough
+
+
+def _evictions(records: Mapping[Region, RegionRecord], region: Region) -> int:
+    record = records.get(region)
+    return 0 if record is None else record.evictions
 
 
 async def rebuild_documents(
@@ -122,6 +127,8 @@ async def rebuild_documents(
     records = {name: stored.record for name, stored in (await directory.regions()).items()}
     evicted = sorted(name for name, record in records.items() if record.is_evicted)
     blind = [name for name in evicted if (eviction := records[name].eviction) is not None and eviction.blind]
+    unsure = [name for name, one in statements.items() if not one.is_trusted]
+    returned = [name for name, one in statements.items() if one.standing.evictions > _evictions(records, name)]
     stated: dict[QuotaKey, dict[Region, Stated]] = {}
     for region, statement in statements.items():
         for word in statement.stated:
@@ -132,7 +139,9 @@ async def rebuild_documents(
     rewritten = 0
     for number, key in enumerate(sorted({*known, *stated})):
         one = known.get(key, Stored(key, 0, None))
-        made = rebuild(one.allocation, one.revision, stated.get(key, {}), evicted, blind, clock.now())
+        made = rebuild(
+            one.allocation, one.revision, stated.get(key, {}), evicted, blind, clock.now(), [*unsure, *returned]
+        )
         if made is not None and made != one.allocation:
             if await allocations.swap(key, one.revision, made) is None:
                 raise EtcdUnavailable(f"{key} was changed by somebody else: repeat the command")
@@ -144,16 +153,38 @@ async def rebuild_documents(
 
 
 async def end_recovery(
-    histories: HistoryStore, directory: Directory, history: History, wanted: Mapping[QuotaKey, Allocation]
+    histories: HistoryStore,
+    directory: Directory,
+    history: History,
+    wanted: Mapping[QuotaKey, Allocation],
+    statements: Mapping[Region, Statement],
 ) -> Mapping[QuotaKey, int]:
     """Let headroom move again. Returns the quotas of which more is held than there is, with how much more."""
-    for stored in (await directory.regions()).values():
+    regions = await directory.regions()
+    for stored in regions.values():
         await _see_clearly(directory, stored.record, stored.revision)
     revision, found = await histories.read()
     if found == history and not await histories.swap(History(history.name), revision):
         raise EtcdUnavailable("the history was changed by somebody else: repeat the command")
+    records = {name: stored.record for name, stored in regions.items()}
+    for region, statement in statements.items():
+        # Not before: whoever repeats a recovery has to see which evictions etcd has forgotten.
+        if statement.standing.evictions > _evictions(records, region):
+            await _count_evictions(directory, region, statement.standing.evictions, history.since)
     await histories.forget_statements()
     return {key: -document.pool for key, document in wanted.items() if document.pool < 0}
+
+
+async def _count_evictions(directory: Directory, region: Region, obeyed: int, now: float) -> None:
+    """So that its next eviction is not taken for one that it has obeyed."""
+    for _ in range(MAX_ATTEMPTS):
+        stored = (await directory.regions()).get(region, StoredRegion(0, RegionRecord(region)))
+        forgotten = Eviction(obeyed, now, "obeyed since the snapshot that etcd was restored from was taken")
+        if stored.record.evictions >= obeyed:
+            return
+        if await directory.swap_region(replace(stored.record, eviction=forgotten), stored.revision) is not None:
+            return
+    raise EtcdUnavailable(f"the record of {region} was changed by others {MAX_ATTEMPTS} times in a row: try again")
 
 
 async def _see_clearly(directory: Directory, record: RegionRecord, revision: int) -> None:

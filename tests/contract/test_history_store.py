@@ -106,7 +106,7 @@ def stated(number: int) -> Stated:
 
 async def test_what_was_stated_is_read(store: Etcd) -> None:
     eu = Statement("eu", Standing("first", 2, 1), [stated(1), stated(2)])
-    us = Statement("us", Standing("first"), [])
+    us = Statement("us", Standing("first"), [], is_trusted=False)
     await store.histories.state(eu)
     await store.histories.state(us)
     assert [eu, us] == sorted(await store.histories.statements(), key=lambda one: one.region)

@@ -16,7 +16,9 @@ from regionquota.core.demand import Demand
 from regionquota.core.groups import ALL_BUCKETS
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.rebalancing import Policy
+from regionquota.errors import UnreadableDocument
 from regionquota.ports import Fence, Presence, RegionRecord, Session
+from regionquota.regions import freeze
 from regionquota.urgency_ports import Cry
 
 QUOTA = QuotaKey("acme", "vcpu")
@@ -177,3 +179,30 @@ async def test_other_quotas_are_left_alone(etcd: MemoryCoordination, coordinator
     await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
     await planned(etcd)
     assert revision == (await etcd.read(other))[0]
+
+
+async def test_a_region_that_was_frozen_since_the_last_round_is_not_asked(
+    etcd: MemoryCoordination, coordinator: Coordinator
+) -> None:
+    sessions = await begun(etcd, coordinator)
+    await freeze(etcd, "us", "work", 0.0)
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
+    await asyncio.sleep(0.3)
+    assert () == (await document(etcd)).moves
+
+
+async def test_a_document_that_cannot_be_read_delays_no_other(
+    etcd: MemoryCoordination, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions = await begun(etcd, coordinator)
+    damaged, read = QuotaKey("acme", "disk"), etcd.read
+
+    async def read_unless_damaged(key: QuotaKey) -> tuple[int, Allocation | None]:
+        if key == damaged:
+            raise UnreadableDocument(f"cannot read {key}")
+        return await read(key)
+
+    monkeypatch.setattr(etcd, "read", read_unless_damaged)
+    words = (replace(says(50, denied=3), key=damaged), says(50, denied=3))
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", words))
+    assert "us" == (await planned(etcd)).moves[0].source

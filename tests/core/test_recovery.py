@@ -80,12 +80,41 @@ def test_a_quota_that_was_removed_stays_so() -> None:
     assert rebuild(None, 0, {"eu": holds(0, limit=0)}, [], [], NOON).policy.admission_open
 
 
-def test_what_is_in_use_and_owed_stays_counted() -> None:
-    owed = replace(holds(0), in_use=40)
-    assert ({"us": 40}, 260) == (
-        (made := rebuild(document(300), SNAPSHOT, {"us": owed}, [], [], NOON)).slices,
-        made.pool,
-    )
+def owes(units: int, *, slice_: int = 0) -> Stated:
+    return replace(holds(slice_), in_use=slice_ + units)
+
+
+def test_what_is_owed_was_never_within_the_limit() -> None:
+    made = rebuild(document(300), SNAPSHOT, {"us": owes(40, slice_=100), "eu": holds(150)}, [], [], NOON)
+    assert ({"us": 100, "eu": 150}, 50) == (made.slices, made.pool)
+
+
+def test_what_was_taken_from_a_region_is_its_own_again_where_that_is_forgotten() -> None:
+    made = rebuild(document(300), SNAPSHOT, {"us": owes(40), "eu": holds(200)}, [], [], NOON, ["us"])
+    assert ({"us": 40, "eu": 200}, 60) == (made.slices, made.pool)
+
+
+def test_of_what_is_owed_nothing_is_owned_beyond_the_limit() -> None:
+    """More could be spent than the limit once it was given back."""
+    made = rebuild(document(300), SNAPSHOT, {"us": owes(40), "eu": holds(290)}, [], [], NOON, ["us"])
+    assert ({"us": 10, "eu": 290}, 0) == (made.slices, made.pool)
+    made = rebuild(document(300), SNAPSHOT, {"us": owes(40), "eu": holds(310)}, [], [], NOON, ["us"])
+    assert ({"eu": 310}, -10) == (made.slices, made.pool)
+
+
+def test_what_an_evicted_region_has_in_use_is_retired_though_the_snapshot_knows_of_less() -> None:
+    known = replace(document(300), retired={"us": Retired(30)}, pool=270)
+    made = rebuild(known, SNAPSHOT, {"us": owes(40), "eu": holds(200)}, ["us"], [], NOON)
+    assert ({"eu": 200}, 40, 60) == (made.slices, made.retired_units, made.pool)
+    assert known.retired == rebuild(known, SNAPSHOT, {"us": owes(20)}, ["us"], [], NOON).retired
+
+
+def test_what_was_retired_is_not_counted_beside_what_the_region_holds_since() -> None:
+    """It was readmitted after the snapshot was taken."""
+    known = replace(document(300), retired={"us": Retired(30, unknown=5)}, pool=270)
+    made = rebuild(known, SNAPSHOT, {"us": holds(20)}, ["us"], [], NOON)
+    assert ({"us": 20}, 10, 270) == (made.slices, made.retired_units, made.pool)
+    assert 5 == rebuild(known, SNAPSHOT, {"us": holds(40)}, ["us"], [], NOON).retired_units
 
 
 def test_what_is_not_held_to_the_limit_is_not_counted_beyond_the_slice() -> None:
@@ -93,7 +122,7 @@ def test_what_is_not_held_to_the_limit_is_not_counted_beyond_the_slice() -> None
         replace(holds(5, unlimited=True), in_use=40),
         replace(holds(5), in_use=40, policy=replace(DEFAULT_POLICY, enforcement=Enforcement.SOFT)),
     ):
-        assert {"us": 5} == rebuild(document(300), SNAPSHOT, {"us": word}, [], [], NOON).slices
+        assert {"us": 5} == rebuild(document(300), SNAPSHOT, {"us": word}, [], [], NOON, ["us"]).slices
 
 
 def test_what_was_given_up_in_a_newer_period_is_not_spent_in_an_older_one() -> None:

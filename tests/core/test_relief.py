@@ -41,6 +41,21 @@ def test_both_have_the_same_time_left_afterwards() -> None:
     assert 30 == move.amount  # 30 units at 30/s, and 10 at 10/s
 
 
+def test_what_is_free_is_collected_first_after_the_limit_was_lowered() -> None:
+    needs = {"eu": uses(100), "us": uses(0)}
+    assert Plan({}, ()) == plan(allocation(150, eu=100, us=100), ["eu"], needs)
+    asked = Move("1", "us", None, 50)
+    assert (PlannedMove("us", None, 50),) == plan(allocation(150, eu=100, us=100, moves=[asked]), ["us"], needs).moves
+
+
+def test_a_move_that_names_a_region_that_is_frozen_by_now_is_withdrawn() -> None:
+    asked = [Move("1", "us", "ap", 5), Move("2", "ap", None, 5)]
+    frozen = RegionState(frozen=True)
+    for limit in (300, 150):
+        made = plan(allocation(limit, eu=100, us=100, ap=100, moves=asked), ["eu"], {"eu": uses(100)}, ap=frozen)
+        assert () == made.moves
+
+
 def test_the_pool_comes_first() -> None:
     made = plan(allocation(300, eu=100, us=100), ["eu"], {"eu": uses(100), "us": uses(0)})
     assert Plan({"eu": 100}, ()) == made

@@ -147,7 +147,7 @@ class Deployment:
             stated = await await_statements(client.histories, client.directory, history, [], patience_s=patience_s)
             documents = client.allocations_in(history)
             _, _, wanted = await rebuild_documents(documents, client.directory, stated, CLOCK)
-            await end_recovery(client.histories, client.directory, history, wanted)
+            await end_recovery(client.histories, client.directory, history, wanted, stated)
 
     async def phase(self) -> Phase | None:
         async with self.operator() as client:

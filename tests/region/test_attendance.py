@@ -27,7 +27,7 @@ from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import Frozen, FrozenBy, RegionRecord, RegionStatus, Session, Stored
 from regionquota.region.attendance import READ_ALL_WITHIN_S, Attendance
-from regionquota.region.demand import DemandMeter
+from regionquota.region.demand import MAX_QUOTAS, DemandMeter
 from regionquota.region.follower import Follower
 from regionquota.region.pages import PAGE
 
@@ -300,6 +300,24 @@ async def test_a_list_that_was_overtaken_by_the_watch_does_not_bring_older_docum
     await world.store.transact([Release("0")], world.clock.now())
     await world.follower.settle()
     assert 25 == await world.slice()
+
+
+async def test_a_region_that_drains_names_all_that_it_has_to_give(world: World) -> None:
+    """Not for ever the first of more than fit into a report."""
+    await world.etcd.swap_region(RegionRecord("eu", status=RegionStatus.DRAINING), 0)
+    keys = [QuotaKey("acme", f"r{number:04}") for number in range(2 * MAX_QUOTAS + 10)]
+    for key in keys:
+        written = await world.etcd.swap(key, 0, split(100, eu=40))
+        assert written is not None
+        await world.store.apply(key, split(100, eu=40), written, world.clock.now())
+    for _ in range(3):
+        await world.attendance.attend()
+        await world.attendance.report()
+        world.clock.seconds += 5
+        for _, word in await world.etcd.demand():
+            await world.store.apply(word.key, split(100), world.etcd.revision, world.clock.now())
+            world.meter.touch(word.key)
+    assert 0 == sum(held.slice for held in await world.store.holdings())
 
 
 class _Altered:

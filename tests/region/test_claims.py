@@ -1,6 +1,7 @@
 """Claims and first use, on memory adapters."""
 
 import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -18,9 +19,9 @@ from regionquota.core.allocation import (
     request_moves,
 )
 from regionquota.core.quota import Kind, QuotaKey
-from regionquota.errors import EtcdUnavailable
+from regionquota.errors import EtcdUnavailable, WentBackwards
 from regionquota.ports import Fence, Stored
-from regionquota.region.claims import UNHEARD_S, UNKNOWN_FOR_S, Claims
+from regionquota.region.claims import PARALLEL, UNHEARD_S, UNKNOWN_FOR_S, Claims
 from regionquota.region.follower import Follower
 
 QUOTA = QuotaKey("acme", "vcpu")
@@ -33,6 +34,7 @@ class CountingCoordination(MemoryCoordination):
         super().__init__(clock)
         self.reads = 0
         self.silent = False
+        self.silent_watch = False
         self.failing: set[QuotaKey] = set()
         self.before_swap: list[Allocation] = []
 
@@ -42,6 +44,12 @@ class CountingCoordination(MemoryCoordination):
         if key in self.failing:
             raise EtcdUnavailable("etcd is away")
         return await super().read(key)
+
+    async def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
+        if self.silent_watch:
+            raise EtcdUnavailable("the watch has ended")
+        async for batch in super().watch(after):
+            yield batch
 
     async def swap(
         self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
@@ -57,11 +65,14 @@ class World:
     allowed: bool = True
     got: list[int] = field(default_factory=list)
     cried: list[tuple[QuotaKey, int]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.etcd = CountingCoordination(self.clock)
         self.store = MemoryRegionStore("eu")
-        self.follower = Follower("eu", self.etcd, self.store, self.clock, relist_interval_s=60)
+        self.follower = Follower(
+            "eu", self.etcd, self.store, self.clock, relist_interval_s=60, on_backwards=self.said.append
+        )
         self.claims = Claims(
             "eu",
             self.etcd,
@@ -254,3 +265,53 @@ async def test_nothing_is_cried_for_while_somebody_is_asked_to_give(world: World
     await world.follower.take(Stored(QUOTA, await world.etcd.swap(QUOTA, revision, helped) or 0, helped))
     world.claims.run_short(QUOTA, 7, lacking=7)
     assert [] == world.quotas
+
+
+async def test_nothing_is_claimed_after_an_outage_before_all_was_listed_again() -> None:
+    """What answers may be an older etcd: some other document shows it."""
+    world = World()
+    await world.set_limit(100)
+    world.etcd.silent_watch = True
+    with pytest.raises(EtcdUnavailable):
+        await world.follower.follow()
+    world.claims.run_short(QUOTA, 5)
+    with pytest.raises(EtcdUnavailable, match="listed again"):
+        await world.claims.serve()
+    assert (-1, []) == (await world.slice(), world.got)
+    waiting = asyncio.create_task(world.claims.join(QUOTA, 5))
+    await world.follower.relist()
+    assert await waiting is not None
+    assert 50 == await world.slice()
+
+
+async def test_a_claim_that_finds_a_document_older_than_what_was_carried_out_says_so() -> None:
+    said: list[str] = []
+    world = World(said=said)
+    await world.set_limit(100)
+    snapshot = world.etcd.copy(world.clock)
+    assert await world.claims.join(QUOTA, 5) is not None
+    world.etcd.restore(snapshot, bump=50)
+    world.claims.run_short(QUOTA, 5)
+    with pytest.raises(WentBackwards):
+        await world.claims.serve()
+    assert ["carried out" in word for word in said] == [True]
+
+
+async def test_many_quotas_that_run_short_are_served_by_a_few_tasks() -> None:
+    world = World()
+    keys = [QuotaKey("acme", f"r{number}") for number in range(10 * PARALLEL)]
+    for key in keys:
+        await world.etcd.swap(key, 0, new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(10, 1)))
+    await world.follower.relist()
+    for key in keys:
+        world.claims.run_short(key, 5)
+    most = 0
+
+    def count(_got: int) -> None:
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+
+    world.claims._on_claim = count
+    await world.claims.serve()
+    assert [5] * len(keys) == [held.slice for held in await world.store.holdings()]
+    assert most <= PARALLEL + 2

@@ -13,7 +13,7 @@ from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import Allocation
 from regionquota.core.eviction import Eviction, evict
 from regionquota.core.history import Phase, Standing
-from regionquota.errors import EtcdUnavailable, StoreUnavailable, Unavailable
+from regionquota.errors import EtcdUnavailable, NotTrusted, StoreUnavailable, Unavailable
 from regionquota.ports import RegionRecord, RegionStatus
 from regionquota.region.steps import claim
 
@@ -153,3 +153,23 @@ async def test_one_that_a_recovery_has_not_heard_of_comes_back_with_nothing() ->
     await again.watch.step()
     assert "us" in world.etcd.statements
     assert again.watch.trouble is None
+
+
+async def test_what_it_admits_before_it_hears_of_the_eviction_is_within_what_is_retired() -> None:
+    """Its servers were switched on while etcd is out of reach, its Postgres was never switched off."""
+    world = World()
+    world.record_eviction()
+    world.retire()
+    await world.store.transact([reserve(40, name="b", ttl=3600)], NOON)
+    held = await world.store.holding(QUOTA)
+    assert held is not None
+    assert held.counter.in_use == world.document().retired_units == 50
+
+
+async def test_it_admits_nothing_before_it_sees_etcd_if_its_postgres_was_switched_off() -> None:
+    world = World()
+    world.record_eviction()
+    world.retire()
+    world.store.fail_over(world.store.copy())
+    with pytest.raises(NotTrusted):
+        await world.store.transact([reserve(1, name="b", ttl=3600)], NOON)

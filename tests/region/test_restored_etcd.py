@@ -12,7 +12,8 @@ from regionquota.core.commands import Commit, Settled
 from regionquota.core.history import Bond, History, Phase
 from regionquota.core.quota import QuotaKey
 from regionquota.errors import HistoryEnded, NotTrusted, UnreadableDocument, WentBackwards
-from regionquota.ports import Stored
+from regionquota.evictions import evict_region
+from regionquota.ports import RegionRecord, Stored
 from regionquota.recovery import await_statements, begin_recovery, end_recovery, rebuild_documents
 from regionquota.region.steps import claim
 
@@ -108,6 +109,7 @@ async def test_a_document_that_cannot_be_read_is_not_missed(world: World, monkey
 
 
 async def test_an_etcd_that_was_replaced_and_written_in_by_others_is_recovered_anyway(world: World) -> None:
+    await world.store.transact([reserve(10, name=reservation_name(1))], NOON)
     empty = MemoryCoordination(world.clock)
     world.etcd.__dict__.update(empty.__dict__)
     histories = MemoryHistoryStore(world.etcd)
@@ -122,10 +124,12 @@ async def test_an_etcd_that_was_replaced_and_written_in_by_others_is_recovered_a
     stated = await await_statements(histories, world.etcd, history, ["eu"], patience_s=0.0)
     allocations = BoundAllocations(world.etcd, Bond(), history)
     _, _, wanted = await rebuild_documents(allocations, world.etcd, stated, world.clock)
-    await end_recovery(histories, world.etcd, history, wanted)
+    await end_recovery(histories, world.etcd, history, wanted, stated)
     await again.watch.step()
-    await again.follower.relist()
-    assert ({"eu": 70}, None) == (wanted[QUOTA].slices, again.watch.trouble)
+    await again.trust.step()
+    # What others may own by now it has let go of, but for what it has in use.
+    assert ({"eu": 10}, None) == (wanted[QUOTA].slices, again.watch.trouble)
+    await world.store.transact([reserve(1, name=reservation_name(2))], NOON)
 
 
 async def test_a_server_that_knows_what_was_seen_looks_through_no_counters(
@@ -142,7 +146,7 @@ async def test_a_region_that_a_recovery_has_forgotten_admits_nothing_once_it_see
     await world.restore(0)
     histories = MemoryHistoryStore(world.etcd)
     history = await begin_recovery(histories, "a test", NOON, anyway=True)
-    await end_recovery(histories, world.etcd, history, {})
+    await end_recovery(histories, world.etcd, history, {}, {})
     await world.process.watch.step()
     assert world.process.ended
     again = Process(world.etcd, world.store, world.clock)
@@ -154,3 +158,81 @@ async def test_a_region_that_a_recovery_has_forgotten_admits_nothing_once_it_see
     (settled,) = await world.store.transact([Commit(reservation_name(1), 10)], NOON)  # what is held is settled
     assert isinstance(settled, Settled)
     assert not again.ended  # it begins anew once, not for ever
+
+
+async def _recover(world: World, *others: MemoryRegionStore) -> None:
+    histories = MemoryHistoryStore(world.etcd)
+    history = await begin_recovery(histories, "a test", NOON, anyway=True)
+    for store in (world.store, *others):
+        await Process(world.etcd, store, world.clock).watch.step()
+    stated = await await_statements(histories, world.etcd, history, ["eu"], patience_s=0.0)
+    allocations = BoundAllocations(world.etcd, Bond(), history)
+    _, _, wanted = await rebuild_documents(allocations, world.etcd, stated, world.clock)
+    await end_recovery(histories, world.etcd, history, wanted, stated)
+
+
+async def _evict(world: World) -> None:
+    """And let its servers come up again."""
+    await evict_region(world.etcd, world.etcd, MemoryHistoryStore(world.etcd), "eu", "off", world.clock)
+    again = Process(world.etcd, world.store, world.clock)
+    await again.watch.step()
+    await again.trust.step()
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_an_eviction_that_was_forgotten_is_not_taken_for_the_next(world: World, *, is_known: bool) -> None:
+    await world.store.transact([reserve(10, name=reservation_name(1))], NOON)
+    if is_known:
+        await world.etcd.swap_region(RegionRecord("eu"), 0)
+    snapshot = world.etcd.copy(world.clock)
+    await world.etcd.swap_region(RegionRecord("eu"), 0)
+    await _evict(world)
+    world.etcd.__dict__.update(snapshot.__dict__)
+    await _recover(world)
+    process = Process(world.etcd, world.store, world.clock)
+    await process.watch.step()
+    await process.follower.relist()
+    held = await world.store.holding(QUOTA)
+    assert held is not None
+    assert (10, 0) == (held.slice, held.counter.debt)  # what was in use is its own again
+    await _evict(world)
+    held = await world.store.holding(QUOTA)
+    assert held is not None
+    assert (0, 10) == (held.slice, held.counter.debt)
+    await process.watch.step()
+    assert process.ended
+
+
+async def test_what_a_database_lost_the_decrease_of_is_not_held_for_a_recovery(world: World) -> None:
+    """Us owns by now what eu gave away, and the copy that eu runs on still has."""
+    await world.store.transact([reserve(10, name=reservation_name(1))], NOON)
+    before = world.store.copy()
+    assert world.revision is not None
+    await world.etcd.swap(QUOTA, world.revision, allocation(100, eu=70, moves=[move("eu", "us", 50)]))
+    await world.process.follower.relist()
+    other = MemoryRegionStore("us")
+    theirs = Process(world.etcd, other, world.clock)
+    await theirs.watch.step()
+    await theirs.follower.relist()
+    world.store.fail_over(before)
+    await world.restore(revisions=50)
+    await _recover(world, other)
+    assert {"eu": 10, "us": 50} == (await world.etcd.read(QUOTA))[1].slices  # type: ignore[union-attr]
+    again = Process(world.etcd, world.store, world.clock)
+    await again.watch.step()
+    await again.trust.step()
+    held = await world.store.holding(QUOTA)
+    assert held is not None
+    assert 10 == held.slice
+
+
+async def test_a_database_is_not_trusted_by_the_word_of_a_document_older_than_it_has_heard_of(world: World) -> None:
+    assert world.revision is not None
+    await world.etcd.swap(QUOTA, world.revision, allocation(100, eu=80))
+    await world.process.follower.relist()
+    await world.restore(revisions=50)
+    world.store.fail_over(world.store.copy())
+    with pytest.raises(WentBackwards, match="carried out"):
+        await world.process.trust.step()
+    with pytest.raises(NotTrusted):
+        await world.store.transact([reserve(1, name=reservation_name(1))], NOON)

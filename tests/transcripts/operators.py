@@ -67,7 +67,7 @@ class Operator:
         recovering: Any = self._reach(BoundAllocations(stage.etcd, Bond(), history))
         _, _, wanted = self._carry_out(rebuild_documents(recovering, stage.etcd, stated, stage.clock))
         stage.is_credible = True
-        self._carry_out(end_recovery(self._histories, self._etcd, history, wanted))
+        self._carry_out(end_recovery(self._histories, self._etcd, history, wanted, stated))
         for agent in stage.agents.values():
             agent.look_at_history()
             agent.relist()

@@ -155,7 +155,7 @@ async def _recover(connected: Operator, expected: list[str], wait: float, *, any
         documents, rewritten, wanted = await rebuild_documents(
             connected.allocations_in(history), connected.directory, statements, SystemClock(), told
         )
-    over = await end_recovery(connected.histories, connected.directory, history, wanted)
+    over = await end_recovery(connected.histories, connected.directory, history, wanted, statements)
     return {
         "history": history.name,
         "regions": sorted(statements),

@@ -112,7 +112,7 @@ class Coordinator:
         assert self._cries is not None
         urgent = await self._cries.take()
         led = self.led
-        if not self._records or not any(word.key in led for _, word in urgent.short):
+        if not any(word.key in led for _, word in urgent.short):
             return
         with self._at_work():
             done = await run_urgent(

@@ -17,6 +17,7 @@ from regionquota.core.periods import epoch_of, period_end
 from regionquota.core.quota import QuotaKey, Region, bucket_of
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
 from regionquota.core.relief import relieve
+from regionquota.errors import UnreadableDocument
 from regionquota.ports import AllocationStore, Directory, RegionRecord, RegionStatus, Stored
 
 
@@ -116,7 +117,7 @@ async def run_urgent(
     for region, word in heard.short:
         if word.key in led:
             short.setdefault(word.key, set()).add(region)
-    documents = [await _document(key, led, known, allocations) for key in short]
+    documents, unread = await _read(short, led, allocations, known)
     said = _words_on(short, heard, reports)
     demand = needs(said, now)
 
@@ -136,14 +137,18 @@ async def run_urgent(
         return helped >= short[key] and all(_is_idle(demand[key][move.source], few) for move in relief.moves)
 
     if not all(is_certain(one.key, one.allocation) for one in documents if one.allocation is not None):
+        # Those of the last round may know nothing of a region that was frozen, or evicted, since.
+        states = {name: state_of(stored.record) for name, stored in (await directory.regions()).items()}
         said = _words_on(short, heard, await directory.demand({bucket_of(key.tenant) for key in short}))
         demand = needs(said, now)
     done = await _carry_out(documents, said, wanted, allocations, led, now, new_id)
     if not done.lost:
-        return done
-    documents = [Stored(key, *await allocations.read(key)) for key in short]
+        return replace(done, failed=[*unread, *done.failed])
+    documents, unread = await _read(short, led, allocations)
     again = await _carry_out(documents, said, wanted, allocations, led, now, new_id)
-    return replace(again, granted=done.granted + again.granted, moves=[*done.moves, *again.moves])
+    return replace(
+        again, granted=done.granted + again.granted, moves=[*done.moves, *again.moves], failed=[*unread, *again.failed]
+    )
 
 
 def _is_idle(need: Need, few: float) -> bool:
@@ -151,10 +156,20 @@ def _is_idle(need: Need, few: float) -> bool:
     return max(0.0, need.growth) + need.denied < few
 
 
-async def _document(key: QuotaKey, led: Led, known: Shelves | None, allocations: AllocationStore) -> Stored:
-    shelf = None if known is None else known.complete(group_of(key, led.groups))
-    found = None if shelf is None else shelf.all.get(key)
-    return Stored(key, *await allocations.read(key)) if found is None else found
+async def _read(
+    keys: Iterable[QuotaKey], led: Led, allocations: AllocationStore, known: Shelves | None = None
+) -> tuple[Sequence[Stored], Sequence[tuple[QuotaKey, str]]]:
+    """Those that are `known` or can be read, and the others with why not."""
+    documents: list[Stored] = []
+    unread: list[tuple[QuotaKey, str]] = []
+    for key in keys:
+        shelf = None if known is None else known.complete(group_of(key, led.groups))
+        found = None if shelf is None else shelf.all.get(key)
+        try:
+            documents.append(Stored(key, *await allocations.read(key)) if found is None else found)
+        except UnreadableDocument as error:
+            unread.append((key, repr(error)))
+    return documents, unread
 
 
 def _words_on(

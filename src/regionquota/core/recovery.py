@@ -28,11 +28,15 @@ class Stated:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """All that a region's database holds, as its server says under `standing`."""
+    """All that a region's database holds, as its server says under `standing`.
+
+    Of one that is not trusted others may own any slice by now: it states none, and as in use what was within its own.
+    """
 
     region: Region
     standing: Standing
     stated: Sequence[Stated] = ()
+    is_trusted: bool = True
 
 
 def rebuild(
@@ -42,21 +46,36 @@ def rebuild(
     evicted: Sequence[Region],
     blind: Sequence[Region],
     now: float,
+    deprived: Sequence[Region] = (),
 ) -> Allocation | None:
     """The document of one quota, given what each region in reach holds of it. None: it was removed, nobody has any.
 
     `document` is what the snapshot says, as of `revision`. What nobody holds goes to the pool, or below zero if more
     is held than the limit. While there are `blind` evictions, of regions that may hold anything, it is theirs.
+    Those that are `deprived`, by an eviction that the snapshot does not know or in a database that is not trusted, may
+    owe what was theirs; so may the evicted. What others owe was never within the limit. Those come first of whom it is
+    certain how much it was.
     """
-    slices = {region: held for region, word in stated.items() if (held := _held(word))}
+    slices = {region: word.slice for region, word in stated.items() if word.slice}
     if document is None and not slices and all(map(_has_ended, stated.values())):
         return None
     terms = _newest_terms(document, revision, stated.values())
     retired = {} if document is None else dict(_retired(document, evicted, now))
+    epoch = epoch_of(terms.kind, now + CLOCK_MARGIN_S, terms.policy.calendar)
+    for region in retired.keys() & slices.keys() & set(evicted):
+        retired[region] = _without(retired[region], slices[region])
     rest = terms.limit - sum(gone.units for gone in retired.values()) - sum(slices.values())
+    # Counted only as far as there is room: else, once it was given back, more than the limit could be spent.
+    for region in (one for one in dict.fromkeys([*deprived, *evicted]) if one in stated):
+        owed, gone = _owed(stated[region]), retired.get(region, Retired(0))
+        counted = max(0, min(rest, owed - gone.units))
+        if counted and region in evicted:
+            retired[region] = Retired(gone.units + counted, max(gone.epoch, epoch), gone.unknown)
+        elif counted:
+            slices[region] = stated[region].slice + counted
+        rest -= counted
     if blind and rest > 0:
         known = retired.get(blind[0], Retired(0))
-        epoch = epoch_of(terms.kind, now + CLOCK_MARGIN_S, terms.policy.calendar)
         unknown = known.unknown + (rest if len(blind) > 1 else 0)
         retired[blind[0]] = Retired(known.units + rest, max(known.epoch, epoch), unknown)
         rest = 0
@@ -64,10 +83,14 @@ def rebuild(
     return replace(terms, slices=slices, retired=retired, pool=rest, epoch=max([terms.epoch, *epochs]))
 
 
-def _held(word: Stated) -> int:
-    """With what is in use beyond the slice and owed: the eviction that it was counted in may be lost."""
+def _without(gone: Retired, held: int) -> Retired:
+    """What it owned when it was evicted is in what it holds, if it was readmitted since."""
+    return replace(gone, units=max(gone.unknown, gone.units - held))
+
+
+def _owed(word: Stated) -> int:
     is_enforced = word.policy.is_hard and not word.unlimited
-    return max(word.slice, word.in_use) if is_enforced else word.slice
+    return max(0, word.in_use - word.slice) if is_enforced else 0
 
 
 def _has_ended(word: Stated) -> bool:

@@ -39,10 +39,16 @@ def relieve(
     regions if one has not got what is asked for at once. Nothing below `smallest` units moves, but to a region that
     cannot serve a single request; and nothing that a donor which weighs more will need of its share of the limit in the
     `period_s` that are left of the accounting period. A move that was requested before still stands, unless its donor
-    runs short itself.
+    runs short itself, or it names a region that is frozen by now. While a lowered limit is being collected nobody is
+    relieved: what is given back would be in use again before it is collected.
     """
+    thawed = [
+        move for move in allocation.moves if not any(_is_frozen(one, regions) for one in (move.source, move.target))
+    ]
+    if allocation.pool < 0:
+        return Plan({}, tuple(PlannedMove(move.source, move.target, move.amount) for move in thawed))
     grants: dict[Region, int] = {}
-    standing = [move for move in allocation.moves if move.source not in short]
+    standing = [move for move in thawed if move.source not in short]
     moves = [PlannedMove(move.source, move.target, move.amount) for move in standing]
     pool = max(0, allocation.pool)
     sides = {
@@ -114,6 +120,10 @@ def _collected(missing: int, donors: Mapping[Region, _Side]) -> Mapping[Region, 
 
 def _denied_units(need: Need) -> int:
     return round(need.denied * need.seconds) if need.denied else 0
+
+
+def _is_frozen(region: Region | None, regions: Mapping[Region, RegionState]) -> bool:
+    return region is not None and region in regions and regions[region].frozen
 
 
 def _spared(donor: _Side, taker: _Side) -> int:

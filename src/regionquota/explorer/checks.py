@@ -29,6 +29,8 @@ class Checks:
         self._history = etcd.history
         self._lost: frozenset[str] = frozenset()
         """Histories of which etcd has forgotten something: what it says is less than what was given."""
+        self._granted_since: Mapping[QuotaKey, int] = {}
+        """The snapshot that etcd was restored as was taken."""
         self._etcd = etcd
         self.look_at_etcd()
         self.joined.clear()
@@ -67,6 +69,8 @@ class Checks:
                 continue
             assert stored.allocation is not None
             self._look_at_document(stored.key, None if known is None else known[1], stored.allocation)
+            if self._granted_since:
+                self._note_what_may_be_granted_again(stored.key)
             self.documents[stored.key] = stored.revision, stored.allocation
             changed = True
         if self.records != etcd.records:
@@ -76,20 +80,17 @@ class Checks:
             self._digest = None
         if changed or self._history != etcd.history:
             self._history = etcd.history
-            if etcd.history[1] is not None and etcd.history[1].phase is Phase.RUNNING:
-                self._note_what_was_recovered()
             self._look_at_slices(self.regions)
         return changed
 
-    def _note_what_was_recovered(self) -> None:
-        """A recovery lets regions own what they use, be it owed: so much more than the limit may be spent from then on,
-        until it is given back, as after a limit was lowered.
+    def _note_what_may_be_granted_again(self, key: QuotaKey) -> None:
+        """Before anybody who knows better has looked, a document was written by somebody who cannot know: it does not
+        look old any more. What that costs has a bound.
         """
-        for key, (_, document) in self.documents.items():
-            held = [known.held[key] for known in self.regions.values() if key in known.held]
-            owed = sum(max(0, one.counter.in_use - one.slice) for one in held)
-            owned = sum(document.slices.values()) + document.retired_units
-            self.largest[key] = max(self.largest[key], owned, document.limit + owed)
+        history = self._etcd.history[1]
+        if history is not None and history.phase is Phase.RUNNING and history.name in self._lost:
+            self.largest[key] += self._granted_since.get(key, 0)
+            self._granted_since = {**self._granted_since, key: 0}
 
     def etcd_went_back(self) -> None:
         """What it says now, it says without having forgotten."""
@@ -101,6 +102,13 @@ class Checks:
         }
         self.revision, self.records, self._history = etcd.revision, dict(etcd.records), etcd.history
         self._digest = None
+        self._granted_since = {
+            key: sum(max(0, one.held[key].slice - known.slice_of(region)) for region, one in self._holding(key))
+            for key, (_, known) in self.documents.items()
+        }
+
+    def _holding(self, key: QuotaKey) -> Iterable[tuple[Region, RegionChecks]]:
+        return ((region, one) for region, one in self.regions.items() if key in one.held)
 
     def _says_what_is_owned(self, region: Region) -> bool:
         """Whether B can be asked of it: its slices are what they are by this etcd's word, as far as it goes."""

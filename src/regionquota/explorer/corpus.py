@@ -27,6 +27,7 @@ def _script(plain: Mapping[str, Any]) -> Script:
         plain["rest"],
         plain.get("fails_over", False),
         plain.get("loses_etcd", False),
+        plain.get("urgent", False),
     )
 
 
@@ -38,4 +39,5 @@ def _plain(name: str, one: Script) -> Mapping[str, Any]:
         "rest": one.rest,
         "fails_over": one.fails_over,
         "loses_etcd": one.loses_etcd,
+        "urgent": one.urgent,
     }

@@ -11,6 +11,7 @@ from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Policy
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
 from regionquota.explorer.bonds import CommandAllocations, HistoryPort, bound
+from regionquota.explorer.cries import Cries
 from regionquota.explorer.drive import finish
 from regionquota.explorer.faults import Deed, Fault
 from regionquota.explorer.invariants import Invariant, Violation
@@ -253,7 +254,8 @@ class Planner(Process):
         world = self.world
         self.etcd = etcd = self._port(fenced=world.choices.pick(4) != 3)
         policy = Policy(pool_share=0.2, variance=1.0)
-        self.coordinator = Coordinator(self.name, etcd, etcd, self.clock, policy, TEMPO)
+        self.cries = Cries(world)
+        self.coordinator = Coordinator(self.name, etcd, etcd, self.clock, policy, TEMPO, cries=self.cries)
         if world.choices.pick(4):
             # Most have been here for a while.
             finish(self.coordinator.hold())
@@ -279,6 +281,8 @@ class Planner(Process):
             return "look after the history", self.watch.step()
         if not self.coordinator.led or self.world.choices.pick(6) == 0:
             return "hold the leadership", self.coordinator.hold()
+        if self.world.urgent and self.world.choices.pick(3):
+            return f"serve {self.cries.choose()}", self.coordinator.serve()
         return "plan", self.coordinator.plan()
 
 

@@ -5,7 +5,7 @@ from regionquota.core.quota import Region
 from regionquota.evictions import evict_region, readmit_region
 from regionquota.explorer.bonds import CommandAllocations, HistoryPort, in_recovery
 from regionquota.explorer.faults import Deed
-from regionquota.explorer.ports import EtcdPort
+from regionquota.explorer.ports import EtcdPort, Work
 from regionquota.explorer.processes import Job, Process
 from regionquota.recovery import begin_recovery, end_recovery, heard, rebuild_documents
 
@@ -54,19 +54,21 @@ class Rescuer(Process):
     def _readmit(self, region: Region) -> Job:
         self.deed = Deed.READMIT
         self.world.weather.lift_fence(region)
-        etcd = self._port()
-        work = readmit_region(
-            etcd, etcd, self._histories(), region, self.clock, database_lost=False, nothing_used=False
+        return f"readmit {region}", self.readmitting(region)
+
+    def readmitting(self, region: Region, *, database_lost: bool = False) -> Work:
+        etcd, histories = self._port(), self._histories()
+        return readmit_region(
+            etcd, etcd, histories, region, self.clock, database_lost=database_lost, nothing_used=False
         )
-        return f"readmit {region}", work
 
     def _recover(self, *, anyway: bool) -> Job:
         self.deed = Deed.RECOVER
         if self.world.choices.pick(3):
             self.world.weather.let_all_look()
-        return f"recover{' anyway' if anyway else ''}", self._recovering(anyway=anyway)
+        return f"recover{' anyway' if anyway else ''}", self.recovering(anyway=anyway)
 
-    async def _recovering(self, *, anyway: bool) -> None:
+    async def recovering(self, *, anyway: bool) -> None:
         """As the command does, but that it does not wait for who has stated nothing yet."""
         histories, world = self._histories(), self.world
         directory = EtcdPort(world, world.etcd)
@@ -76,5 +78,5 @@ class Rescuer(Process):
             return
         allocations = EtcdPort(world, world.etcd, documents=in_recovery(world.etcd, history), lagging=False)
         _, _, wanted = await rebuild_documents(allocations, directory, stated, self.clock)
-        await end_recovery(histories, directory, history, wanted)
+        await end_recovery(histories, directory, history, wanted, stated)
         world.did(Deed.RECOVER)

@@ -2,12 +2,15 @@
 
 from collections import Counter as Tally
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from typing import Final
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.entries import EntryKind
+from regionquota.core.history import History, Phase
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.reservation import DUE, State
+from regionquota.errors import Unavailable
 from regionquota.explorer.book import Book
 from regionquota.explorer.callers import ask
 from regionquota.explorer.choices import Choices
@@ -16,6 +19,7 @@ from regionquota.explorer.invariants import Invariant, Violation
 from regionquota.explorer.ports import Work
 from regionquota.explorer.processes import Agent, Planner
 from regionquota.explorer.quotas import QUOTAS
+from regionquota.explorer.rescuers import Rescuer
 from regionquota.explorer.store_port import StorePort
 from regionquota.explorer.world import World
 from regionquota.ports import FrozenBy
@@ -24,6 +28,8 @@ from regionquota.region.steps import claim
 _QUIET_S: Final = 100.0
 """Beyond every lease, every time to live and every clock's error."""
 _ROUNDS: Final = 4
+_RESCUES: Final = 8
+"""Deeds that are enough: two recoveries, three regions to be readmitted, and time for each to look."""
 
 
 def end(world: World) -> None:
@@ -60,8 +66,12 @@ def _compare(world: World, region: Region, book: Book) -> None:
 def come_to_rest(world: World) -> None:
     """Everybody starts anew, with good clocks, and works until there is nothing to do. Call `end` first."""
     world.time += _QUIET_S
-    agents = [Agent(world, f"{region}-rest", region) for region in world.names]
+    if world.loses_etcd:
+        _rescue(world)
+    agents = _everybody(world)
     planner = Planner(world, "planner-rest", None)
+    if planner.watch is not None:
+        planner.look()
     before = 0
     for _ in range(_ROUNDS):
         reached = world.state()
@@ -86,8 +96,63 @@ def come_to_rest(world: World) -> None:
     _claim_the_pools(world, agents)
 
 
+def _everybody(world: World) -> list[Agent]:
+    """A server in each region, which has looked after the history if there is need to."""
+    agents = [Agent(world, f"{region}-rest", region) for region in world.names]
+    for agent in agents:
+        if agent.watch is not None:
+            agent.look()
+            world.check()
+    return agents
+
+
+def _rescue(world: World) -> None:
+    """Operators switch everything on, recover what is to be recovered, and readmit whoever is evicted."""
+    for region in list(world.weather.fenced):
+        world.weather.lift_fence(region)
+    rescuer = Rescuer(world, "rescuer-rest", None)
+    for _ in range(_RESCUES):
+        for agent in _everybody(world):
+            _notice(world, agent)
+        history = world.etcd.history[1]
+        gone = [name for name, stored in world.etcd.records.items() if stored.record.is_evicted]
+        if history is None or history.phase is not Phase.RUNNING or not _are_all_in(world, history):
+            drive(world, rescuer.recovering(anyway=True), rescuer.name)
+        elif gone:
+            # A database that was lost since, and began anew, is no evidence: then what is retired stays so.
+            stands = world.store(gone[0]).stands
+            is_new = stands is not None and stands.evictions_before >= world.etcd.records[gone[0]].record.evictions
+            drive(world, rescuer.readmitting(gone[0], database_lost=is_new), rescuer.name)
+        else:
+            return
+    raise Violation(Invariant.REST, f"it cannot be recovered: {world.etcd.history[1]}, {dict(world.etcd.records)}")
+
+
+def _notice(world: World, agent: Agent) -> None:
+    """What a server does by itself before long: it compares its database, lists everything, and says what it found."""
+    agent.compare_at_once()
+    world.check()
+    with suppress(Unavailable):
+        _drive(world, agent.follower.relist(), agent.name)
+    agent.look()
+    world.check()
+
+
+def _are_all_in(world: World, history: History) -> bool:
+    return all(store.stands is not None and store.stands.history == history.name for _, store in world.stores())
+
+
 def drive(world: World, work: Work, who: str = "at rest") -> None:
-    """A check after every call, as everywhere."""
+    """A check after every call, as everywhere. Nobody fails any more."""
+    try:
+        _drive(world, work, who)
+    except Violation:
+        raise
+    except Exception as error:
+        raise Violation(Invariant.BALANCES, f"{who}: {error!r}") from error
+
+
+def _drive(world: World, work: Work, who: str) -> None:
     try:
         while True:
             call = work.send(None)
@@ -96,10 +161,6 @@ def drive(world: World, work: Work, who: str = "at rest") -> None:
                 world.tell(who, call.name)
     except StopIteration:
         world.check()
-    except Violation:
-        raise
-    except Exception as error:
-        raise Violation(Invariant.BALANCES, f"{who}: {error!r}") from error
 
 
 def _look_at_rest(world: World) -> None:

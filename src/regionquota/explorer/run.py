@@ -27,6 +27,13 @@ LONGEST_EVERY: Final = 50
 """What nobody thought of needs more."""
 REST_EVERY: Final = 40
 """One run in so many goes on until everything is at rest; that takes longer than the run."""
+LOST_REST_EVERY: Final = 4
+"""Of those that lose etcd, which are few."""
+
+
+URGENT_EVERY: Final = 10
+_URGENT: Final = 1
+"""Between two rounds, in one run in so many, coordinators also plan what regions cry for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,7 @@ class Script:
     """Enough to do a run again. The first number chooses who takes part.
 
     `rest`: it goes on until everything is at rest. `fails_over`: databases do. `loses_etcd`: it is restored from
-    snapshots, and regions are evicted.
+    snapshots, and regions are evicted. `urgent`: regions that run short cry.
     """
 
     start: int
@@ -42,6 +49,7 @@ class Script:
     rest: bool
     fails_over: bool = False
     loses_etcd: bool = False
+    urgent: bool = False
 
 
 @dataclass(slots=True)
@@ -70,13 +78,22 @@ def script(seed: int) -> Script:
     elif lot.pick(LONGER_EVERY) == 0:
         length = LONGER
     if loses_etcd:
-        return Script(start, tuple(numbers(seed, max(length, LONGER) + 1)), False, fails_over, True)
-    return Script(start, tuple(numbers(seed, length + 1)), rest, fails_over)
+        rest = lot.pick(LOST_REST_EVERY) == 0
+        return Script(start, tuple(numbers(seed, max(length, LONGER) + 1)), rest, fails_over, True)
+    urgent = lot.pick(URGENT_EVERY) == _URGENT
+    return Script(start, tuple(numbers(seed, length + 1)), rest, fails_over, urgent=urgent)
 
 
 def run(wanted: Script, trace: Callable[[str], None] | None = None) -> Done:
     choices = Choices(wanted.numbers, path=wanted.start)
-    world = World(starts()[wanted.start], choices, trace, fails_over=wanted.fails_over, loses_etcd=wanted.loses_etcd)
+    world = World(
+        starts()[wanted.start],
+        choices,
+        trace,
+        fails_over=wanted.fails_over,
+        loses_etcd=wanted.loses_etcd,
+        urgent=wanted.urgent,
+    )
     states: list[int] = []
     try:
         while world.step():

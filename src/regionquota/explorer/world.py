@@ -103,6 +103,7 @@ class World:
         *,
         fails_over: bool = False,
         loses_etcd: bool = False,
+        urgent: bool = False,
     ) -> None:
         self.choices = choices
         self.time = start.time
@@ -113,7 +114,7 @@ class World:
         self.deeds: dict[Deed, int] = {}
         self.broken: Exception | None = None
         self.steps = 0
-        self.loses_etcd = loses_etcd
+        self.loses_etcd, self.urgent = loses_etcd, urgent
         self.changed = False
         """Whether the last step changed anything durable."""
         self.etcd = start.etcd.copy(self)

@@ -139,9 +139,15 @@ class Attendance:
             self.sums.put(held.key, (held.slice, held.counter.used, held.counter.reserved))
 
     def _others(self, touched: Sequence[QuotaKey], most: int) -> Sequence[Holding]:
-        """Up to `most` that were not touched."""
+        """Up to `most` that were not touched and have something to tell: while the region drains, something to give."""
         known = set(touched)
-        return list(islice((held for key, held in self._holdings.items() if key not in known), max(0, most)))
+        tells = _has_to_give if self._drains else _has_anything
+        found = (held for key, held in self._holdings.items() if key not in known and tells(held))
+        return list(islice(found, max(0, most)))
+
+    @property
+    def _drains(self) -> bool:
+        return self._record is not None and self._record.status is RegionStatus.DRAINING
 
     async def _new_record(self) -> RegionRecord:
         """Of this region; another of its servers may have made it."""
@@ -154,6 +160,14 @@ class Attendance:
 
 def _is_frozen_since(stored: StoredRegion | None, synchronised: int) -> bool:
     return stored is not None and stored.record.frozen is not None and stored.revision > synchronised
+
+
+def _has_anything(held: Holding) -> bool:
+    return bool(held.slice or held.counter.in_use)
+
+
+def _has_to_give(held: Holding) -> bool:
+    return held.slice > held.counter.in_use
 
 
 def _balances(words: Sequence[Demand]) -> list[tuple[object, int, int, int, int]]:

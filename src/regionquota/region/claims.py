@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey, Region
 from regionquota.core.slice import Holding
-from regionquota.errors import EtcdUnavailable, Unavailable
+from regionquota.errors import EtcdUnavailable, Unavailable, WentBackwards
 from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
 from regionquota.region.follower import Follower
 from regionquota.region.steps import Step, claim
@@ -91,24 +91,23 @@ class Claims:
         await self._wake.wait()
         self._wake.clear()
         wanted, self._short = self._short, {}
-        limit = asyncio.Semaphore(PARALLEL)
         failures: list[Unavailable] = []
+        queue = iter([(key, wish) for key, wish in wanted.items() if not self._cries_first(key, wish)])
 
-        async def one(key: QuotaKey, wish: _Wish) -> None:
-            async with limit:
+        async def some() -> None:
+            for key, wish in queue:
                 enough = wish.units if wish.units <= self._pool_of(key) else 1
                 try:
                     got, _ = await self._claim(key, wish.units, enough=enough, lacking=wish.lacking)
                 except Unavailable as error:
                     failures.append(error)
-                    return
+                    continue
                 if got < wish.units and self._pool_of(key) < wish.units - got:
                     self._on_lack(key, wish.available + got)
 
         async with asyncio.TaskGroup() as tasks:
-            for key, wish in wanted.items():
-                if not self._cries_first(key, wish):
-                    tasks.create_task(one(key, wish))
+            for _ in range(min(PARALLEL, len(wanted))):
+                tasks.create_task(some())
         if failures:
             raise failures[0]
 
@@ -169,19 +168,28 @@ class Claims:
 
     async def _claim(self, key: QuotaKey, units: int, *, enough: int, lacking: int = 0) -> tuple[int, Step]:
         """Claim up to `units`, again while that brought less than `enough` and the pool has any left."""
+        try:
+            async with asyncio.timeout(self._join_timeout_s):
+                await self._follower.in_step()
+        except TimeoutError as error:
+            raise EtcdUnavailable("etcd's allocations were not listed again since the last outage") from error
         allowed = self._allowed()
         total = 0
         for _ in range(MAX_ATTEMPTS):
-            got, step = await claim(
-                key,
-                self._me,
-                self._allocations,
-                self._store,
-                wanted=units - total if allowed else 0,
-                share=self._share,
-                now=self._clock.now(),
-                lacking=lacking - total,
-            )
+            try:
+                got, step = await claim(
+                    key,
+                    self._me,
+                    self._allocations,
+                    self._store,
+                    wanted=units - total if allowed else 0,
+                    share=self._share,
+                    now=self._clock.now(),
+                    lacking=lacking - total,
+                )
+            except WentBackwards as error:
+                self._follower.on_backwards(str(error))
+                raise
             total += got
             if step.allocation is not None:
                 self._follower.note(Stored(key, step.revision, step.allocation), step)

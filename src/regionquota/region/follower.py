@@ -41,13 +41,15 @@ class Follower:
         self._clock = clock
         self._relist_interval_s = relist_interval_s
         self._on_step = on_step
-        self._on_backwards = on_backwards
+        self.on_backwards = on_backwards
         self._known: dict[QuotaKey, Stored] = {}
         self._local: dict[QuotaKey, QuotaPolicy] = {}
         self._unsettled: set[QuotaKey] = set()
         self._failed: dict[QuotaKey, int] = {}
         self.synchronised = 0
         self.heard_at = 0.0
+        self._in_step = asyncio.Event()
+        self._in_step.set()
         self.pools = Sums(1)
 
     def known(self, key: QuotaKey) -> Stored | None:
@@ -72,8 +74,8 @@ class Follower:
 
     async def follow(self) -> None:
         """List, then watch, until it is time for the next full list. Raises `EtcdUnavailable`."""
-        revision = await self.relist()
         try:
+            revision = await self.relist()
             async with asyncio.timeout(self._relist_interval_s), aclosing(self._allocations.watch(revision)) as changes:
                 async for batch in changes:
                     for stored in batch:
@@ -82,6 +84,13 @@ class Follower:
             return
         except CompactedError:
             _log.info("the watch was overtaken by compaction, listing again")
+        except Unavailable:
+            self._in_step.clear()
+            raise
+
+    async def in_step(self) -> None:
+        """Wait, after an outage, until all was listed again: some document shows whether an older etcd answers."""
+        await self._in_step.wait()
 
     async def relist(self) -> int:
         """Carry out every document that concerns this region. Returns the revision of the list.
@@ -105,6 +114,7 @@ class Follower:
                 await self._take_alone(stored)
         self.synchronised = max(self.synchronised, revision)
         self.heard_at = self._clock.now()
+        self._in_step.set()
         return revision
 
     async def _refuse_backwards(
@@ -119,7 +129,7 @@ class Follower:
                 self._stop(f"it knows nothing of {key}, of which {self.me} holds {holding.slice}")
 
     def _stop(self, why: str) -> None:
-        self._on_backwards(why)
+        self.on_backwards(why)
         raise WentBackwards(f"etcd went backwards ({why}): nothing moves until regionquota region recover")
 
     async def _is_lost(self, key: QuotaKey, revision: int) -> bool:

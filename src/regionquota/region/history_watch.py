@@ -129,12 +129,15 @@ class HistoryWatch:
         now = self._clock.now()
         if self._stated is not None and self._stated[0] == standing and now - self._stated[1] < STATE_INTERVAL_S:
             return
-        if standing.evictions and not (await self._store.incarnation()).is_trusted:
+        if phase is Phase.RUNNING and not (await self._store.incarnation()).is_trusted:
             return  # what it has to give up it still has
         held = [_stated(holding) async for page in pages(self._store) for holding in page]
         if phase is Phase.RUNNING and any(one.slice for one in held):
             return
-        await self._histories.state(Statement(self._me, standing, held))
+        is_trusted = phase is Phase.RUNNING or (await self._store.incarnation()).is_trusted
+        if not is_trusted:
+            held = [_without_slice(one) for one in held]
+        await self._histories.state(Statement(self._me, standing, held, is_trusted))
         self._stated = standing, now
 
     async def _remember(self, history: History) -> None:
@@ -142,6 +145,11 @@ class HistoryWatch:
         if seen.broken is None and history.phase is Phase.RUNNING and seen.sight != self._remembered:
             await self._standings.remember(history.name, seen.sight)
             self._remembered = seen.sight
+
+
+def _without_slice(word: Stated) -> Stated:
+    """Where a comparison has begun, what it has taken is owed by now."""
+    return replace(word, slice=0, in_use=min(word.slice, word.in_use) if word.slice else word.in_use)
 
 
 def _is_left_out(standing: Standing | None, history: History) -> bool:

@@ -79,6 +79,17 @@ async def close(stored: Stored, region: RegionStore, now: float, *, within: str 
         await region.apply(stored.key, ended, stored.revision, now, within=within)
 
 
+async def refuse_older(
+    key: QuotaKey, me: Region, allocations: AllocationStore, region: RegionStore
+) -> tuple[int, Allocation | None]:
+    """The document as it is. Raises `WentBackwards` if it is older than what was carried out before it was read."""
+    held = await region.holding(key)
+    revision, allocation = await allocations.read(key)
+    if held is not None and allocation is not None and held.revision > revision:
+        raise WentBackwards(f"{key} is at revision {revision} in etcd, {me} has carried out revision {held.revision}")
+    return revision, allocation
+
+
 async def claim(
     key: QuotaKey,
     me: Region,
@@ -96,10 +107,7 @@ async def claim(
     concurrent change rather than repeating itself. Raises `WentBackwards` for a document older than what was carried
     out before it was read: its pool is others' by now.
     """
-    held = await region.holding(key)
-    revision, allocation = await allocations.read(key)
-    if held is not None and allocation is not None and held.revision > revision:
-        raise WentBackwards(f"{key} is at revision {revision} in etcd, {me} has carried out revision {held.revision}")
+    revision, allocation = await refuse_older(key, me, allocations, region)
     if allocation is None:
         return 0, Step(None, settled=True)
     pool = max(allocation.pool, 0)

@@ -9,7 +9,7 @@ from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
 from regionquota.region.pages import pages
-from regionquota.region.steps import close
+from regionquota.region.steps import close, refuse_older
 
 _log = structlog.get_logger(__name__)
 
@@ -79,7 +79,8 @@ class Trust:
         return applied.slice < held.slice
 
     async def _lower(self, stored: Stored, within: str) -> Holding | None:
-        """None: the quota has ended, or the database has heard of something newer in this incarnation.
+        """None: the quota has ended, or the database has heard of something newer in this incarnation. Raises
+        `WentBackwards` if etcd never did.
 
         What is to be given away is given from here, or not at all: an agent may be about to give away what it took
         out of the slice before the failover, of which this database may know nothing.
@@ -90,7 +91,10 @@ class Trust:
                 await close(stored, self._store, now, within=within)
                 return None
             applied = await self._store.apply(stored.key, stored.allocation, stored.revision, now, within=within)
-            if applied is None or await self._hand_over(stored, stored.allocation, applied):
+            if applied is None:
+                await refuse_older(stored.key, self._me, self._allocations, self._store)
+                return None
+            if await self._hand_over(stored, stored.allocation, applied):
                 return applied
             stored = await self._read_again(stored.key)
 

@@ -58,10 +58,12 @@ class _Part(Document):
 
 class _Statement(_Part):
     rows: list[_Stated]
+    trusted: bool = True
 
 
 class _StatementOut(_Part):
     rows: list[msgspec.Raw]
+    trusted: bool
 
 
 _encoder: Final = msgspec.json.Encoder()
@@ -93,6 +95,7 @@ def encode_statement(statement: Statement) -> Iterator[bytes]:
                 standing.evictions_before,
                 len(parts),
                 [msgspec.Raw(row) for row in rows],
+                statement.is_trusted,
             )
         )
 
@@ -115,10 +118,15 @@ def decode_statement(documents: Sequence[tuple[bytes, bytes]]) -> Statement | No
         return None
     for part, (key, _) in zip(parts, documents, strict=True):
         check_owner(key, first.region, key.rsplit(b"/", 1)[1].decode())
-        if (part.region, part.history, part.evictions) != (first.region, first.history, first.evictions):
+        if _heads(part) != _heads(first):
             return None
     rows = [_unrow(row) for part in parts for row in part.rows]
-    return Statement(first.region, Standing(first.history, first.evictions, first.evictions_before), rows)
+    standing = Standing(first.history, first.evictions, first.evictions_before)
+    return Statement(first.region, standing, rows, first.trusted)
+
+
+def _heads(part: _Statement) -> tuple[object, ...]:
+    return part.region, part.history, part.evictions, part.trusted
 
 
 def owner_of(key: bytes) -> bytes:

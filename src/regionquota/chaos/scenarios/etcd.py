@@ -118,7 +118,7 @@ async def _recover(stage: Stage) -> float:
     documents = operator.allocations_in(history)
     _, _, wanted = await rebuild_documents(documents, operator.directory, stated, SystemClock())
     ended = time.time()
-    over = await end_recovery(operator.histories, operator.directory, history, wanted)
+    over = await end_recovery(operator.histories, operator.directory, history, wanted, stated)
     stage.findings += [f"{key} was held {units} units beyond its limit" for key, units in over.items()]
     return ended
 

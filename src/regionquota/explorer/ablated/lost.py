@@ -16,6 +16,7 @@ from regionquota.core.history import Seen, Standing
 from regionquota.core.quota import Region
 from regionquota.explorer import rescuers
 from regionquota.recovery import heard
+from regionquota.region import trust
 from regionquota.region.follower import Follower
 
 _adopt = MemoryRegionStore.adopt
@@ -66,6 +67,10 @@ async def _nobody_says_anything(*args: Any) -> Any:
     return {}, missing
 
 
+async def _find_nothing_older(*_: Any) -> None:
+    """Who compares a database would notice."""
+
+
 ABLATED: Final[Sequence[tuple[Any, ...]]] = (
     (
         "backwards-noticed",
@@ -73,6 +78,7 @@ ABLATED: Final[Sequence[tuple[Any, ...]]] = (
         (Seen, "note", lambda *_: None),
         (Follower, "_stop", lambda *_: None),
         (region_store, "refuse_contradiction", lambda *_: None),
+        (trust, "refuse_older", _find_nothing_older),
     ),
     (
         "standing-compared",
@@ -95,6 +101,7 @@ ABLATED: Final[Sequence[tuple[Any, ...]]] = (
         "revisions-forgotten",
         "a new history's revisions are newer than all before",
         (MemoryRegionStore, "adopt", _keep_revisions),
+        (trust, "refuse_older", _find_nothing_older),
     ),
     (
         "evicted-owns-nothing",
