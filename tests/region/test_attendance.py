@@ -227,6 +227,57 @@ async def test_following_carries_out_what_is_there_and_what_comes(world: World) 
         following.cancel()
 
 
+async def test_a_quota_that_waits_for_etcd_keeps_no_other_waiting(world: World) -> None:
+    """A handover takes a round trip: those of a whole round must not stand before one that somebody cries for."""
+    slow, swap, answered = QuotaKey("aaa", "vcpu"), world.etcd.swap, asyncio.Event()
+    revisions = {key: await swap(key, 0, split(100, eu=40)) or 0 for key in (slow, QUOTA)}
+
+    async def swap_slowly(key: QuotaKey, revision: int, allocation: Allocation) -> int | None:
+        if key == slow:
+            await answered.wait()
+        return await swap(key, revision, allocation)
+
+    world.etcd.swap = swap_slowly  # type: ignore[method-assign, assignment]
+    following = asyncio.create_task(world.follower.follow())
+    await asyncio.sleep(0)
+    try:
+        for key, amounts in (slow, (10, 20)), (QUOTA, (15,)):
+            for amount in amounts:
+                asked = request_moves(split(100, eu=40), [Move("m", "eu", "us", amount)])
+                revisions[key] = await swap(key, revisions[key], asked) or 0
+        assert 25 == await given(world, QUOTA, 25)
+        answered.set()
+        assert 20 == await given(world, slow, 20)  # the newest word, after the older one was too late
+    finally:
+        following.cancel()
+
+
+async def given(world: World, key: QuotaKey, owned: int) -> int:
+    """What the region owns, once that is `owned`."""
+    async with asyncio.timeout(5):
+        while True:
+            _, allocation = await world.etcd.read(key)
+            assert allocation is not None
+            if allocation.slice_of("eu") == owned:
+                return owned
+            await asyncio.sleep(0)
+
+
+async def test_etcd_is_listed_again_after_a_step_that_it_did_not_answer(world: World) -> None:
+    revision = await world.write(split(100, eu=40))
+
+    async def unanswered(*_: object) -> int | None:
+        raise EtcdUnavailable("no answer")
+
+    swap, world.etcd.swap = world.etcd.swap, unanswered  # type: ignore[method-assign]
+    world.follower._relist_interval_s = 60.0
+    following = asyncio.create_task(world.follower.follow())
+    await asyncio.sleep(0)
+    await swap(QUOTA, revision, request_moves(split(100, eu=40), [Move("m", "eu", "us", 10)]))
+    with pytest.raises(EtcdUnavailable):
+        await asyncio.wait_for(following, 5)
+
+
 async def test_the_full_list_comes_round_again_and_again(world: World) -> None:
     revision = await world.write(split(100, eu=40))
     await asyncio.wait_for(world.follower.follow(), 5)  # ends when it is time for the next list

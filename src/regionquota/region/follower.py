@@ -1,8 +1,9 @@
 """Follows the allocation documents and carries out what they say of this region."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from typing import Final
 
 import structlog
 
@@ -16,6 +17,8 @@ from regionquota.region.steps import Step, carry_out
 from regionquota.region.sums import Sums
 
 _log = structlog.get_logger(__name__)
+PARALLEL: Final = 16
+"""Quotas that are carried out at a time, of those that change."""
 
 
 class Follower:
@@ -77,9 +80,7 @@ class Follower:
         try:
             revision = await self.relist()
             async with asyncio.timeout(self._relist_interval_s), aclosing(self._allocations.watch(revision)) as changes:
-                async for batch in changes:
-                    for stored in batch:
-                        await self._take_alone(stored)
+                await self._carry_out_abreast(changes)
         except TimeoutError:
             return
         except CompactedError:
@@ -91,6 +92,32 @@ class Follower:
     async def in_step(self) -> None:
         """Wait, after an outage, until all was listed again: some document shows whether an older etcd answers."""
         await self._in_step.wait()
+
+    async def _carry_out_abreast(self, changes: AsyncIterable[Sequence[Stored]]) -> None:
+        """Several quotas at a time, for each may wait for etcd; of one quota in order, of what waits the newest."""
+        free = asyncio.Semaphore(PARALLEL)
+        waiting: dict[QuotaKey, Stored | None] = {}
+
+        async def work(stored: Stored) -> None:
+            newest: Stored | None = stored
+            while newest is not None:
+                await self._take_alone(newest)
+                newest, waiting[stored.key] = waiting[stored.key], None
+            del waiting[stored.key]
+            free.release()
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                async for batch in changes:
+                    for stored in batch:
+                        if stored.key in waiting:
+                            waiting[stored.key] = stored
+                            continue
+                        await free.acquire()
+                        waiting[stored.key] = None
+                        tasks.create_task(work(stored))
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
 
     async def relist(self) -> int:
         """Carry out every document that concerns this region. Returns the revision of the list.
