@@ -11,7 +11,15 @@ from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.urgent import Cries
-from regionquota.core.allocation import Allocation, LimitSource, VersionedLimit, grant, new_allocation
+from regionquota.core.allocation import (
+    Allocation,
+    LimitSource,
+    Move,
+    VersionedLimit,
+    grant,
+    new_allocation,
+    request_moves,
+)
 from regionquota.core.demand import Demand
 from regionquota.core.groups import ALL_BUCKETS
 from regionquota.core.quota import Kind, QuotaKey, Region
@@ -139,6 +147,21 @@ async def test_a_busy_region_is_not_asked_by_what_it_said_before(etcd: Far, coor
     await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
     (move,) = (await planned(etcd)).moves
     assert (["demand"], 1) == (etcd.reads_before_a_move, move.amount)
+
+
+async def test_a_move_of_a_region_that_has_said_nothing_stands_and_helps_all_the_same(
+    etcd: Far, coordinator: Coordinator
+) -> None:
+    sessions = await begun(etcd, coordinator)
+    revision, known = await etcd.read(QUOTA)
+    assert known is not None
+    await etcd.swap(QUOTA, revision, request_moves(known, [Move("1", "ap", "eu", 5)]))
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=3),)))
+    await asyncio.sleep(0.2)
+    assert ["ap"] == [move.source for move in (await document(etcd)).moves]
+    await etcd.swap(QUOTA, (await etcd.read(QUOTA))[0], request_moves(await document(etcd), []))
+    await etcd.cry(sessions["eu"], Cry("eu", "eu-1", (says(50, denied=4),)))
+    assert ["us"] == [move.source for move in (await planned(etcd)).moves]
 
 
 async def test_a_document_that_has_changed_meanwhile_is_planned_once_more(etcd: Far, coordinator: Coordinator) -> None:

@@ -134,7 +134,8 @@ async def run_urgent(
         _, relief = wanted(key, allocation)
         few = smallest(allocation) / round_s
         helped = relief.grants.keys() | {move.target for move in relief.moves}
-        return helped >= short[key] and all(_is_idle(demand[key][move.source], few) for move in relief.moves)
+        said_of = demand.get(key, _NOBODY)
+        return helped >= short[key] and all(_is_idle(said_of.get(move.source), few) for move in relief.moves)
 
     if not all(is_certain(one.key, one.allocation) for one in documents if one.allocation is not None):
         # Those of the last round may know nothing of a region that was frozen, or evicted, since.
@@ -151,9 +152,9 @@ async def run_urgent(
     )
 
 
-def _is_idle(need: Need, few: float) -> bool:
+def _is_idle(need: Need | None, few: float) -> bool:
     """Whether fewer than `few` units a second are asked of it, so that it does not matter how old the word is."""
-    return max(0.0, need.growth) + need.denied < few
+    return need is not None and max(0.0, need.growth) + need.denied < few
 
 
 async def _read(
