@@ -3,12 +3,13 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 EXPLORE_ARGS ?=
 CHAOS_ARGS ?=
+JUMP_ARGS ?=
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench explore simulate chaos ablations lint clean
+.PHONY: help setup demo test bench jump explore simulate chaos ablations lint clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +28,9 @@ demo: setup  ## watch three regions share a quota (DEMO_ARGS="--bins 40" makes i
 
 bench: setup  ## measure reserves beside pgbench, about four minutes (BENCH_ARGS="--json")
 	$(BIN)/regionquota bench $(BENCH_ARGS)
+
+jump: setup  ## measure how long a jump of demand waits, with etcd 100 ms away, about two minutes (JUMP_ARGS="--jumps 20")
+	$(BIN)/regionquota jump $(JUMP_ARGS)
 
 explore: setup  ## explore up to a million interleavings, in at most ten minutes (EXPLORE_ARGS="--seconds 60")
 	$(BIN)/regionquota explore $(EXPLORE_ARGS)

@@ -28,6 +28,10 @@ demand, as Doorman describes them; *pull* is what bounded counters do; both are 
 each colour is the slice of one region, the dashed line the limit; red is what was denied while there was room
 elsewhere, grey what was denied because there was none; what is shaded is described in the text.
 
+A [jump](#jump) is measured live, too: `make jump` starts three regions, a coordinator and etcd 100 ms from all of them,
+and lets one region need half of a limit at once that another owns and does not use, fifty times
+([benchmarks/](../benchmarks/README.md)).
+
 """
 _ORDER: Final = ("static", "periodic", "ours", "leases", "pull")
 
