@@ -10,7 +10,7 @@ from tests.clocks import HandClock
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.coordinator.documents import Shelves
-from regionquota.coordinator.urgent import Cries
+from regionquota.coordinator.urgent import MAX_AT_ONCE, Cries
 from regionquota.core.allocation import (
     Allocation,
     LimitSource,
@@ -230,3 +230,30 @@ async def test_a_document_that_cannot_be_read_delays_no_other(
     words = (replace(says(50, denied=3), key=damaged), says(50, denied=3))
     await etcd.cry(sessions["eu"], Cry("eu", "eu-1", words))
     assert "us" == (await planned(etcd)).moves[0].source
+
+
+async def heard_by(etcd: MemoryCoordination, cries: Cries, *said: Cry) -> None:
+    session = await etcd.open_session(1000)
+    listening = asyncio.create_task(cries.listen())
+    await asyncio.sleep(0)
+    for cry in said:
+        await etcd.cry(session, cry)
+    await asyncio.sleep(0.01)
+    listening.cancel()
+
+
+async def test_a_cry_that_was_not_planned_yet_is_not_forgotten_for_the_next(etcd: MemoryCoordination) -> None:
+    cries = Cries(etcd, fresh_s=5.0)
+    other = replace(says(50, denied=3), key=QuotaKey("acme", "disk"))
+    await heard_by(etcd, cries, Cry("eu", "eu-1", (says(50, denied=3),)), Cry("eu", "eu-1", (other,)))
+    assert {QUOTA, other.key} == {word.key for _, word in (await cries.take()).short}
+
+
+async def test_of_many_cries_some_are_planned_and_the_others_next_unless_they_are_old(etcd: MemoryCoordination) -> None:
+    words = tuple(replace(says(50), key=QuotaKey("acme", f"r{number}")) for number in range(MAX_AT_ONCE + 10))
+    cries = Cries(etcd, fresh_s=5.0)
+    await heard_by(etcd, cries, Cry("eu", "eu-1", words))
+    assert [MAX_AT_ONCE, 10] == [len((await cries.take()).short) for _ in range(2)]
+    old = Cries(etcd, fresh_s=0.0)
+    await heard_by(etcd, old, Cry("eu", "eu-1", words))
+    assert [] == (await old.take()).short

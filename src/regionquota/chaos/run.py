@@ -21,6 +21,7 @@ from regionquota.chaos.history import Answer
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.embedded import scratch_directory
 from regionquota.errors import EtcdUnavailable, RegionQuotaError, Unavailable
+from regionquota.regions import set_weight
 
 KEYS: Final = (QuotaKey("acme", "vcpu"), QuotaKey("blue", "vcpu"))
 LIMIT: Final = 24
@@ -68,6 +69,12 @@ class Stage:
     @property
     def first(self) -> Site:
         return next(iter(self.cluster.sites.values()))
+
+    async def favour(self, region: Region | None) -> None:
+        """Let demand be there alone, and what nobody needs go there. None: everywhere, as at first."""
+        self.callers.busy = region
+        for name in self.cluster.sites:
+            await set_weight(self.operator.directory, name, 100 if region in (None, name) else 0)
 
     async def until(self, what: str, look: Callable[[], Awaitable[bool]], within_s: float = 20.0) -> None:
         """Raises `ChaosError`. What does not answer is not so yet."""

@@ -5,10 +5,14 @@ import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Final
 
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.urgency_ports import Cry, UrgencyBoard
+from regionquota.urgency_ports import UrgencyBoard
+
+MAX_AT_ONCE: Final = 200
+"""What is cried for that is planned together: each is a read and a write of etcd. The rest waits, until it is old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +24,12 @@ class Heard:
 
 
 class Cries:
-    """Collects what is cried for; the newest word of each region's server counts."""
+    """Collects what is cried for; the newest word of each region counts, for `fresh_s`."""
 
     def __init__(self, board: UrgencyBoard, *, fresh_s: float) -> None:
         self._board = board
         self._fresh_s = fresh_s
-        self._heard: dict[tuple[Region, str], Cry] = {}
+        self._short: dict[tuple[Region, QuotaKey], None] = {}
         self._lately: dict[tuple[Region, QuotaKey], tuple[float, Demand]] = {}
         self._wake = asyncio.Event()
 
@@ -34,19 +38,21 @@ class Cries:
         async with aclosing(self._board.cries()) as cries:
             async for heard in cries:
                 now = time.monotonic()
-                for cry in heard:
-                    self._heard[cry.region, cry.instance] = cry
-                    self._lately |= {(cry.region, word.key): (now, word) for word in cry.words}
+                said = {(cry.region, word.key): (now, word) for cry in heard for word in cry.words}
+                self._lately |= said
+                self._short |= dict.fromkeys(said)
                 self._wake.set()
 
     async def take(self) -> Heard:
         """Waits until there is something."""
         await self._wake.wait()
-        self._wake.clear()
-        heard, self._heard = self._heard, {}
         fresh = time.monotonic() - self._fresh_s
         self._lately = {at: known for at, known in self._lately.items() if known[0] >= fresh}
+        waiting = [at for at in self._short if at in self._lately]
+        short, self._short = waiting[:MAX_AT_ONCE], dict.fromkeys(waiting[MAX_AT_ONCE:])
+        if not self._short:
+            self._wake.clear()
         return Heard(
-            [(cry.region, word) for cry in heard.values() for word in cry.words],
+            [(region, self._lately[region, key][1]) for region, key in short],
             [(region, word) for (region, _), (_, word) in self._lately.items()],
         )

@@ -89,7 +89,7 @@ def come_to_rest(world: World) -> None:
         drive(world, planner.coordinator.plan(), planner.name)
         world.time += 1.0
     else:
-        for agent in agents:
+        for agent in (*agents, *agents):  # who gives may come after who gets
             drive(world, agent.follower.relist(), agent.name)
             drive(world, agent.follower.settle(), agent.name)
     _look_at_rest(world)

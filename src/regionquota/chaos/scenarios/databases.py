@@ -91,10 +91,10 @@ async def promote_behind(stage: Stage) -> None:
     """
     both = await pair(stage, synchronous=False)
     mine, other = both.site.name, next(name for name in stage.cluster.sites if name != both.site.name)
-    stage.callers.busy = mine
+    await stage.favour(mine)
     await stage.until(f"{mine} has most of the limit", lambda: _owns(stage, mine, at_least=LIMIT * 2 // 3))
     both.link.cut()
-    stage.callers.busy = other
+    await stage.favour(other)
     await stage.until(f"{other} was handed much of it", lambda: _owns(stage, other, at_least=LIMIT // 2))
     await asyncio.sleep(UNSEEN_S)
     both.site.part_from_etcd()
@@ -108,7 +108,7 @@ async def promote_behind(stage: Stage) -> None:
     stage.notes.append(f"{lost} units that {mine} had handed over stood in its copy again, until it was compared")
     if lost <= 0:
         stage.findings.append("no decrease was lost with the primary: the scenario shows nothing")
-    stage.callers.busy = None
+    await stage.favour(None)
     await asyncio.sleep(AFTERWARDS_S)
 
 
