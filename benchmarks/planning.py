@@ -13,9 +13,10 @@ import time
 from collections.abc import Sequence
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.coordinator.carrying_out import Round
 from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.leading import Led
-from regionquota.coordinator.rounds import Round, run_round
+from regionquota.coordinator.rounds import run_round
 from regionquota.core.allocation import LimitSource, VersionedLimit, grant, new_allocation
 from regionquota.core.demand import Demand
 from regionquota.core.groups import ALL_BUCKETS

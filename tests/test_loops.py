@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from regionquota import loops
 from regionquota.errors import EtcdUnavailable
-from regionquota.loops import forever
+from regionquota.loops import each, forever
 
 
 async def logged(errors: list[Exception | None]) -> list[MutableMapping[str, Any]]:
@@ -56,3 +56,36 @@ async def test_after_a_failure_there_is_a_pause_even_in_a_loop_without_one(monke
     began = asyncio.get_running_loop().time()
     await logged([EtcdUnavailable("gone")] * 4)
     assert asyncio.get_running_loop().time() - began >= 0.2
+
+
+class Crowd:
+    """Counts how many are at work together."""
+
+    def __init__(self, fails: int | None = None) -> None:
+        self.fails = fails
+        self.begun: list[int] = []
+        self.at_work = self.most = 0
+
+    async def work(self, item: int) -> None:
+        self.begun.append(item)
+        self.at_work += 1
+        self.most = max(self.most, self.at_work)
+        await asyncio.sleep(0)
+        self.at_work -= 1
+        if item == self.fails:
+            raise EtcdUnavailable(f"item {item}")
+
+
+@pytest.mark.parametrize(("at_once", "most"), [(1, 1), (3, 3), (100, 10)])
+async def test_each_is_worked_on_once_and_so_many_at_a_time(at_once: int, most: int) -> None:
+    crowd = Crowd()
+    await each(range(10), crowd.work, at_once)
+    assert (list(range(10)), most) == (crowd.begun, crowd.most)
+
+
+@pytest.mark.parametrize("at_once", [1, 3])
+async def test_the_first_failure_is_what_is_raised_and_the_rest_is_left_undone(at_once: int) -> None:
+    crowd = Crowd(fails=2)
+    with pytest.raises(EtcdUnavailable, match="item 2"):
+        await each(range(100), crowd.work, at_once)
+    assert len(crowd.begun) < 10

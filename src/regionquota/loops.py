@@ -2,14 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, TypeVar
 
 import structlog
 
 from regionquota.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 
 RETRY_PAUSE_S: Final = 0.2
@@ -40,6 +41,24 @@ async def forever(name: str, step: Callable[[], Awaitable[object]], pause_s: flo
                 _log.info("answers again", work=name)
             failing = False
         await asyncio.sleep(max(pause_s, RETRY_PAUSE_S) if failing else pause_s)
+
+
+async def each(items: Collection[T], work: Callable[[T], Awaitable[None]], at_once: int) -> None:
+    """Up to so many at a time. Raises what the first raises that fails; what has not begun then is left undone."""
+    queue = iter(items)
+
+    async def some() -> None:
+        for item in queue:
+            await work(item)
+
+    if min(at_once, len(items)) <= 1:
+        return await some()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(min(at_once, len(items))):
+                tasks.create_task(some())
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
 
 
 async def stop(tasks: "list[asyncio.Task[None]]") -> None:

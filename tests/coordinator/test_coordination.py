@@ -1,16 +1,19 @@
 """Freezing, thawing and rounds, on memory adapters: what a coordinator may do, and what its fence forbids."""
 
+import asyncio
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.coordinator.carrying_out import Round
 from regionquota.coordinator.leading import Led
 from regionquota.coordinator.liveness import Liveness, update
-from regionquota.coordinator.rounds import Round, run_round
+from regionquota.coordinator.rounds import run_round
 from regionquota.core.allocation import LimitSource, Move, VersionedLimit, grant, new_allocation, request_moves
 from regionquota.core.demand import Demand
 from regionquota.core.quota import Kind, QuotaKey
@@ -52,7 +55,7 @@ async def record(etcd: MemoryCoordination, name: str) -> RegionRecord:
     return (await etcd.regions())[name].record
 
 
-async def plan_round(etcd: MemoryCoordination, fence: Fence, clock: HandClock) -> Round:
+async def plan_round(etcd: MemoryCoordination, fence: Fence, clock: HandClock, *, writes_at_once: int = 1) -> Round:
     records, _ = await update(Liveness(0.0), etcd, fence, clock.now())
     ids = itertools.count()
     return await run_round(
@@ -64,6 +67,7 @@ async def plan_round(etcd: MemoryCoordination, fence: Fence, clock: HandClock) -
         round_s=10.0,
         now=clock.now(),
         new_id=lambda: f"move-{next(ids)}",
+        writes_at_once=writes_at_once,
     )
 
 
@@ -225,3 +229,34 @@ async def test_a_quota_that_cannot_be_planned_does_not_stop_the_others(
 
     assert [bad] == [key for key, _ in done.failed]
     assert done.granted > 0
+
+
+class Far(MemoryCoordination):
+    """Answers to writes take a while."""
+
+    def __init__(self, clock: HandClock) -> None:
+        super().__init__(clock)
+        self.on_their_way = self.most = 0
+
+    async def swap(self, *args: Any) -> int | None:
+        self.on_their_way += 1
+        self.most = max(self.most, self.on_their_way)
+        await asyncio.sleep(0)
+        self.on_their_way -= 1
+        return await super().swap(*args)
+
+
+async def test_what_a_round_changes_is_written_several_at_a_time(clock: HandClock) -> None:
+    etcd, keys = Far(clock), [QuotaKey("acme", f"r{number}") for number in range(600)]
+    for key in keys:
+        await etcd.swap(key, 0, new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(90, 1)))
+    eu = await region(etcd, "eu")
+    await etcd.report(eu, "eu", "eu-1", [Demand(key, 0, 0, 0, denied=1, seconds=1.0) for key in keys])
+
+    done = await plan_round(etcd, await lead(etcd), clock, writes_at_once=8)
+
+    assert (8, 0) == (etcd.most, done.lost)
+    for key in keys:
+        _, allocation = await etcd.read(key)
+        assert allocation is not None
+        assert allocation.slice_of("eu") > 0

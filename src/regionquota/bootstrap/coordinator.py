@@ -12,10 +12,10 @@ from regionquota.bootstrap.connections import connect_etcd
 from regionquota.bootstrap.history import watching_history
 from regionquota.bootstrap.serving import first_of, instance_name, site, stop_signal, telemetry_of
 from regionquota.config import Config
+from regionquota.coordinator.carrying_out import Round
 from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.history_watch import HistoryWatch
-from regionquota.coordinator.rounds import Round
 from regionquota.coordinator.urgent import Cries
 from regionquota.core.groups import GROUPS, spans
 from regionquota.core.history import Bond
@@ -25,6 +25,8 @@ from regionquota.telemetry import Telemetry, observe_led
 
 _log = structlog.get_logger(__name__)
 MAX_BODY_BYTES = 65_536
+WRITES_AT_ONCE = 32
+"""Each waits for a round trip to etcd: one after the other, a round of thousands of changes would last minutes."""
 RELIST_INTERVAL_S = 300.0
 """Between two full readings of etcd, a safety net under the watch."""
 CRY_FRESH_S = 5.0
@@ -58,6 +60,7 @@ async def _run_in_one_history(
             policy_of(config),
             tempo_of(config),
             groups=GROUPS,
+            writes_at_once=WRITES_AT_ONCE,
             on_round=_round_watcher(telemetry),
             alerts=alerts,
             documents=Shelves(etcd.allocations, relist_interval_s=RELIST_INTERVAL_S),

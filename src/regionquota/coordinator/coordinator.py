@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import structlog
 
 from regionquota.coordinator.alerts import Alerts
+from regionquota.coordinator.carrying_out import Round
 from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.leading import Election, Led
 from regionquota.coordinator.liveness import Liveness, update
-from regionquota.coordinator.rounds import Round, run_round, run_urgent
+from regionquota.coordinator.rounds import run_round, run_urgent
 from regionquota.coordinator.urgent import Cries
 from regionquota.core.demand import Demand
 from regionquota.core.quota import Region
@@ -51,6 +52,7 @@ class Coordinator:
         tempo: Tempo,
         *,
         groups: int = 1,
+        writes_at_once: int = 1,
         on_round: Callable[[Round, int], None] = lambda _round, _frozen: None,
         cries: Cries | None = None,
         documents: Shelves | None = None,
@@ -61,6 +63,7 @@ class Coordinator:
         self._clock = clock
         self._policy = policy
         self._tempo = tempo
+        self._writes_at_once = writes_at_once
         self._on_round = on_round
         self._cries = cries
         self._documents = documents
@@ -127,6 +130,7 @@ class Coordinator:
                 now=self._clock.now(),
                 new_id=_new_id,
                 known=self._documents,
+                writes_at_once=self._writes_at_once,
             )
         self._tell(done)
         await self._give_up()
@@ -153,6 +157,7 @@ class Coordinator:
             now=now,
             new_id=_new_id,
             known=self._documents,
+            writes_at_once=self._writes_at_once,
         )
         self._tell(done)
         self._reports = done.demand

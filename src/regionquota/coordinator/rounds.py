@@ -4,12 +4,13 @@ A round may be abandoned anywhere and repeated by anyone; every write is one fen
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from regionquota.coordinator.carrying_out import Round, carry_out
 from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.leading import Led
 from regionquota.coordinator.urgent import Heard
-from regionquota.core.allocation import Allocation, Move, grant, request_moves
+from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand, Need, needs
 from regionquota.core.eviction import evict, release_ended
 from regionquota.core.groups import group_of
@@ -19,21 +20,6 @@ from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
 from regionquota.core.relief import relieve
 from regionquota.errors import UnreadableDocument
 from regionquota.ports import AllocationStore, Directory, RegionRecord, RegionStatus, Stored
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What a round did. `lost` counts documents that somebody else changed first: the next round sees them.
-
-    `find` looks a document up among all that are led.
-    """
-
-    demand: Sequence[tuple[Region, Demand]]
-    granted: int
-    moves: Sequence[tuple[QuotaKey, Move]]
-    lost: int
-    failed: Sequence[tuple[QuotaKey, str]] = ()
-    find: Callable[[QuotaKey], Allocation | None] = lambda _: None
 
 
 async def run_round(
@@ -47,6 +33,7 @@ async def run_round(
     now: float,
     new_id: Callable[[], str],
     known: Shelves | None = None,
+    writes_at_once: int = 1,
 ) -> Round:
     """Of what is led. Of `known` documents only the active are looked at; of a group that is not known all are read."""
     states = {name: state_of(record) for name, record in records.items()}
@@ -64,7 +51,7 @@ async def run_round(
         stored = documents[group_of(key, led.groups)].get(key)
         return None if stored is None else stored.allocation
 
-    done = await _carry_out(active, reports, wanted, allocations, led, now, new_id)
+    done = await carry_out(active, reports, wanted, allocations, led, now, new_id, writes_at_once)
     return replace(done, find=find)
 
 
@@ -106,6 +93,7 @@ async def run_urgent(
     now: float,
     new_id: Callable[[], str],
     known: Shelves | None = None,
+    writes_at_once: int = 1,
 ) -> Round:
     """Only what is cried for and led, by what its regions have just said; of other regions by their last report.
 
@@ -142,11 +130,11 @@ async def run_urgent(
         states = {name: state_of(stored.record) for name, stored in (await directory.regions()).items()}
         said = _words_on(short, heard, await directory.demand({bucket_of(key.tenant) for key in short}))
         demand = needs(said, now)
-    done = await _carry_out(documents, said, wanted, allocations, led, now, new_id)
+    done = await carry_out(documents, said, wanted, allocations, led, now, new_id, writes_at_once)
     if not done.lost:
         return replace(done, failed=[*unread, *done.failed])
     documents, unread = await _read(short, led, allocations)
-    again = await _carry_out(documents, said, wanted, allocations, led, now, new_id)
+    again = await carry_out(documents, said, wanted, allocations, led, now, new_id, writes_at_once)
     return replace(
         again, granted=done.granted + again.granted, moves=[*done.moves, *again.moves], failed=[*unread, *again.failed]
     )
@@ -182,39 +170,6 @@ def _words_on(
     return said + [(at, word) for at, word in heard.lately if word.key in keys]
 
 
-async def _carry_out(
-    documents: Collection[Stored],
-    reports: Sequence[tuple[Region, Demand]],
-    wanted: Callable[[QuotaKey, Allocation], tuple[Allocation, Plan]],
-    allocations: AllocationStore,
-    led: Led,
-    now: float,
-    new_id: Callable[[], str],
-) -> Round:
-    """`wanted` says of each document what it should say before anything moves, and what is to move."""
-    granted, lost = 0, 0
-    moves: list[tuple[QuotaKey, Move]] = []
-    failed: list[tuple[QuotaKey, str]] = []
-    for stored in documents:
-        if stored.allocation is None:
-            continue
-        before = stored.allocation
-        try:
-            settled, planned = wanted(stored.key, before)
-            changed = _carry_into(settled, planned, now, new_id)
-        except Exception as error:  # noqa: BLE001 - one quota that cannot be planned must not stop the others
-            failed.append((stored.key, repr(error)))
-            continue
-        if changed is before:
-            continue
-        if await allocations.swap(stored.key, stored.revision, changed, led.fence_of(stored.key)) is None:
-            lost += 1
-            continue
-        granted += sum(planned.grants.values())
-        moves += [(stored.key, move) for move in changed.moves if move not in before.moves]
-    return Round(reports, granted, moves, lost, failed)
-
-
 _NOBODY: Mapping[Region, Need] = {}
 
 
@@ -247,18 +202,3 @@ def _without_evicted(allocation: Allocation, evicted: Sequence[Region], now: flo
     for name in evicted:
         allocation = evict(allocation, name, now)
     return release_ended(allocation, now)
-
-
-def _carry_into(allocation: Allocation, wanted: Plan, now: float, new_id: Callable[[], str]) -> Allocation:
-    """The document with the plan in it; the very same object if that changes nothing.
-
-    A move that is still wanted as it stands keeps its id and its time, so that waiting for a donor costs no write.
-    """
-    standing = {(move.source, move.target, move.amount): move for move in allocation.moves}
-    moves = tuple(
-        standing.get((move.source, move.target, move.amount))
-        or Move(new_id(), move.source, move.target, move.amount, requested_at=now)
-        for move in wanted.moves
-    )
-    changed = grant(allocation, wanted.grants) if wanted.grants else allocation
-    return changed if set(moves) == set(allocation.moves) else request_moves(changed, moves)

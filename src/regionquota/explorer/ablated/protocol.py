@@ -8,7 +8,7 @@ from msgspec.structs import replace as replace_struct
 
 from regionquota import limits
 from regionquota.adapters.memory.coordination import MemoryCoordination
-from regionquota.coordinator import liveness, rounds
+from regionquota.coordinator import carrying_out, liveness, rounds
 from regionquota.core import slice as slices
 from regionquota.core.allocation import Allocation, grant, hand_over, set_limit
 from regionquota.core.counter import Counter
@@ -196,7 +196,11 @@ ABLATED: Final = (
         (liveness, "_may_thaw", _thaw_at_once),
     ),
     ("thaw", "a region that has caught up thaws", (liveness, "_may_thaw", _never_thaw)),
-    ("moves-withdrawn", "a round withdraws the moves that it no longer wants", (rounds, "request_moves", _keep_moves)),
+    (
+        "moves-withdrawn",
+        "a round withdraws the moves that it no longer wants",
+        (carrying_out, "request_moves", _keep_moves),
+    ),
     ("newest-limit", "a limit's older version does not replace a newer one", (limits, "set_limit", _any_version)),
     ("epoch-never-falls", "a period that ended does not begin again", (slices, "roll_over", _epoch_by_the_clock)),
     ("leak-forward", "a rate never leaks twice for one second, whatever clocks say", (slices, "leak", _leak_both_ways)),
