@@ -370,3 +370,9 @@ async def test_an_answer_to_a_trace_carries_no_error_whatever_the_traceparent(ap
     body = {"request_id": uuid.uuid4().hex, "tenant_id": quota, "resource": "vcpu", "amount": 1}
     reply = await api.call("POST", "/v1/reservations", body, headers={"traceparent": "00-zz-zz-01" * 50})
     assert 201 == reply.status
+
+
+async def test_more_than_the_whole_limit_is_told_so(api: Api, quota: str) -> None:
+    reply = await api.reserve(quota, 11)
+    assert (429, "OVER_LIMIT") == (reply.status, reply.body["reason"])
+    assert "11 of vcpu asked for, more than the whole limit 10: ask for less" == reply.body["detail"]

@@ -26,8 +26,10 @@ from regionquota.coordinator.rounds import state_of
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import needs
 from regionquota.core.explaining import Explained, Explanation, explain, lasts
-from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey
+from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
 from regionquota.errors import InvalidRequest, Unavailable
+from regionquota.http.decoding import write_time
+from regionquota.ports import Frozen
 
 CALL_TIMEOUT_S: Final = 5.0
 _WORDS: Mapping[str, str] = {
@@ -62,8 +64,12 @@ async def why(
     if json:
         print_json(_plain(key, revision, allocation, found, denials))
         return
-    _show(key, revision, allocation, found)
-    _show_denials(denials)
+    frozen = {name: stored.record.frozen for name, stored in records.items() if stored.record.frozen is not None}
+    _show(key, revision, allocation, found, frozen)
+    for region, denial in denials.items():
+        if denial is not None:
+            said = denial_in_words(region, denial, allocation, is_frozen=region in frozen)
+            out.print(said, highlight=False, markup=False)
 
 
 async def _denials(settings: Config, key: QuotaKey) -> Mapping[str, Any]:
@@ -107,9 +113,9 @@ def _plain(
     }
 
 
-def _show(key: QuotaKey, revision: int, allocation: Allocation, found: Explanation) -> None:
-    limit = "unlimited" if allocation.unlimited else f"limit {allocation.limit:,}"
-    retired = f", {allocation.retired_units:,} retired with evicted regions" if allocation.retired else ""
+def _show(
+    key: QuotaKey, revision: int, allocation: Allocation, found: Explanation, frozen: Mapping[Region, Frozen]
+) -> None:
     print_table(
         ("region", "slice", "in use", "per s", "denied per s", "lasts", "wants", "next size", "weight"),
         (
@@ -126,23 +132,45 @@ def _show(key: QuotaKey, revision: int, allocation: Allocation, found: Explanati
             )
             for one in found.regions
         ),
-        f"{key}: {limit}, {allocation.pool:,} in the pool{retired}, revision {revision}",
+        f"{key}: {in_words(allocation)}, revision {revision}",
     )
     for one in found.regions:
-        out.print(f"{one.region}: {one.situation.value}", highlight=False, markup=False)
+        since = f" ({frozen_in_words(frozen[one.region])})" if one.region in frozen else ""
+        out.print(f"{one.region}: {one.situation.value}{since}", highlight=False, markup=False)
     steps = [f"grant {amount:,} to {region}" for region, amount in found.next.grants.items()]
     steps += [f"ask {move.source} for {move.amount:,} for {move.target or 'the pool'}" for move in found.next.moves]
     out.print(f"the next plan would {', '.join(steps) or 'change nothing'}", highlight=False, markup=False)
 
 
-def _show_denials(denials: Mapping[str, Any]) -> None:
-    for region, denial in denials.items():
-        if denial is None:
-            continue
-        words = _WORDS.get(denial["reason"], denial["reason"]).format(**denial)
-        pool = denial["pool"]
-        elsewhere = "" if pool is None or denial["reason"] != "OVER_LIMIT" else f", and the pool held {max(0, pool):,}"
-        out.print(f"{region} last denied at {denial['at']}: {words}{elsewhere}", highlight=False, markup=False)
+def in_words(allocation: Allocation) -> str:
+    limit = "unlimited" if allocation.unlimited else f"limit {allocation.limit:,}"
+    pool = allocation.pool
+    rest = f"{pool:,} in the pool" if pool >= 0 else f"{-pool:,} above it still to be given back"
+    retired = f", {allocation.retired_units:,} retired with evicted regions" if allocation.retired else ""
+    return f"{limit}, {rest}{retired}"
+
+
+def frozen_in_words(frozen: Frozen) -> str:
+    return f"by {frozen.by} since {write_time(frozen.since)}: {frozen.why}"
+
+
+def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
+    """`denial` as `last_denial` of the HTTP API; what is said of the limit and of the region is as of now."""
+    words = _WORDS.get(denial["reason"], denial["reason"]).format(**denial)
+    if denial["reason"] == "OVER_LIMIT":
+        words += _elsewhere(denial, allocation, is_frozen=is_frozen)
+    return f"{region} last denied at {denial['at']}: {words}"
+
+
+def _elsewhere(denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
+    if denial["amount"] > allocation.limit and not allocation.unlimited:
+        return f"; it is more than the whole limit {allocation.limit:,}, so no region can grant it"
+    pool = denial["pool"]
+    if pool is None:
+        return ""
+    if pool > 0 and is_frozen:
+        return f", and the pool's {pool:,} are out of reach while the region is frozen"
+    return f", and the pool held {max(0, pool):,}"
 
 
 def _number(rate: float | None) -> str:

@@ -144,6 +144,8 @@ def _why(outcome: Denied, region: str) -> str:
                 f"{region} owes {debt} of {resource}, more than the {policy.max_overdraft} that the policy allows: "
                 "nothing is admitted until it is repaid"
             )
+        case DenyReason.OVER_LIMIT if outcome.amount > holding.limit and not holding.unlimited:
+            return f"{outcome.amount} of {resource} asked for, more than the whole limit {holding.limit}: ask for less"
         case DenyReason.OVER_LIMIT:
             kept = holding.counter.available - outcome.free
             guarantees = f" ({kept} more are kept for others' guarantees)" if kept else ""

@@ -193,7 +193,7 @@ class RegionService:
 
     def _ask_for(self, denial: Denied) -> None:
         holding = denial.holding
-        lacking = max(1, denial.amount - holding.counter.available)
+        lacking = max(1, denial.amount - denial.free)
         self._claims.run_short(holding.key, denial.amount + self._headroom_of(holding), lacking=lacking)
 
     async def start(self, name: str, operation_id: str) -> Outcome:
