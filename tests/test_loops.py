@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from regionquota import loops
 from regionquota.errors import EtcdUnavailable
-from regionquota.loops import each, forever
+from regionquota.loops import each, forever, stop
 
 
 async def logged(errors: list[Exception | None]) -> list[MutableMapping[str, Any]]:
@@ -89,3 +89,30 @@ async def test_the_first_failure_is_what_is_raised_and_the_rest_is_left_undone(a
     with pytest.raises(EtcdUnavailable, match="item 2"):
         await each(range(100), crowd.work, at_once)
     assert len(crowd.begun) < 10
+
+
+async def test_a_step_that_swallows_its_cancellation_is_stopped_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a connection pool did whose server went away in that moment."""
+    monkeypatch.setattr(loops, "CANCEL_AGAIN_S", 0.01)
+    begun = asyncio.Event()
+    swallowed = 0
+
+    async def step() -> None:
+        nonlocal swallowed
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            swallowed += 1
+            if swallowed < 3:
+                raise EtcdUnavailable("the connection was lost") from None
+            raise
+
+    loop = asyncio.create_task(forever("work", step, 0.0))
+    await begun.wait()
+    await asyncio.wait_for(stop([loop]), 10)
+    assert (3, True) == (swallowed, loop.cancelled())
+
+
+async def test_nothing_is_stopped_at_once() -> None:
+    await stop([])

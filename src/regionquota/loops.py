@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, TypeVar
 
 import structlog
@@ -15,6 +15,8 @@ T = TypeVar("T")
 
 RETRY_PAUSE_S: Final = 0.2
 """The least time between a step that failed and the next."""
+CANCEL_AGAIN_S: Final = 0.5
+"""How long a task may take to end before it is cancelled once more."""
 SAY_AGAIN_S: Final = 60.0
 """How often a step that fails for the same reason is logged with its traceback."""
 
@@ -61,7 +63,12 @@ async def each(items: Collection[T], work: Callable[[T], Awaitable[None]], at_on
         raise group.exceptions[0] from None
 
 
-async def stop(tasks: "list[asyncio.Task[None]]") -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def stop(tasks: "Iterable[asyncio.Task[None]]") -> None:
+    """Cancel, again and again: a driver that loses its connection just then may raise that in place of the cancellation,
+    and the loop would go on for ever.
+    """
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)

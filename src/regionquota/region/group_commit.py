@@ -13,6 +13,7 @@ import structlog
 
 from regionquota.core.commands import Command, Outcome, Reserve
 from regionquota.errors import NotTrusted, StoreUnavailable, Unavailable
+from regionquota.loops import stop
 from regionquota.ports import Clock, RegionStore
 
 MAX_ATTEMPTS: Final = 3
@@ -93,9 +94,7 @@ class GroupCommit:
 
     async def abandon(self) -> None:
         """Carry out nothing more. Who still waits is cancelled: it is not known what became of it."""
-        for worker in self._workers:
-            worker.cancel()
-        await asyncio.gather(*self._workers, return_exceptions=True)
+        await stop(self._workers)
         for lane in self._lanes:
             for one in lane.waiting:
                 one.outcome.cancel()
