@@ -64,8 +64,8 @@ async def each(items: Collection[T], work: Callable[[T], Awaitable[None]], at_on
 
 
 async def stop(tasks: "Iterable[asyncio.Task[None]]") -> None:
-    """Cancel, again and again: a driver that loses its connection just then may raise that in place of the cancellation,
-    and the loop would go on for ever.
+    """Cancel, again and again: a driver that loses its connection just then may raise that in place of the
+    cancellation, and the loop would go on for ever.
     """
     pending = set(tasks)
     while pending:
