@@ -11,6 +11,7 @@ import structlog
 from regionquota.coordinator.alerts import Alerts
 from regionquota.coordinator.carrying_out import Round
 from regionquota.coordinator.documents import Shelves
+from regionquota.coordinator.known_regions import KnownRegions
 from regionquota.coordinator.leading import Election, Led
 from regionquota.coordinator.liveness import Liveness, update
 from regionquota.coordinator.rounds import run_round, run_urgent
@@ -67,7 +68,7 @@ class Coordinator:
         self._on_round = on_round
         self._cries = cries
         self._documents = documents
-        self._records: Mapping[Region, RegionRecord] = {}
+        self._regions = KnownRegions(directory)
         self._reports: Sequence[tuple[Region, Demand]] = ()
         self._alerts = alerts
         self._liveness = Liveness(tempo.freeze_after)
@@ -120,7 +121,7 @@ class Coordinator:
         with self._at_work():
             done = await run_urgent(
                 urgent,
-                self._records,
+                self._regions,
                 self._reports,
                 self._allocations,
                 self._directory,
@@ -146,9 +147,9 @@ class Coordinator:
 
     async def _plan(self, led: Led) -> None:
         now = self._clock.now()
-        self._records = await self._look_at_regions(led, now)
+        records = await self._look_at_regions(led, now)
         done = await run_round(
-            self._records,
+            records,
             self._allocations,
             self._directory,
             led,
@@ -169,8 +170,8 @@ class Coordinator:
             # What was absent when it last watched may have come and gone since.
             self._watches_by, self._liveness = led.of_regions, Liveness(self._tempo.freeze_after)
         if led.of_regions is None:
-            return {name: stored.record for name, stored in (await self._directory.regions()).items()}
-        records, changed = await update(self._liveness, self._directory, led.of_regions, now)
+            return {name: stored.record for name, stored in (await self._regions.regions()).items()}
+        records, changed = await update(self._liveness, self._regions, led.of_regions, now)
         for record in changed:
             _log.warning("region frozen" if record.frozen else "region thawed", region=record.name)
         return records
@@ -188,7 +189,7 @@ class Coordinator:
             await self._election.give_up()
 
     def _tell(self, done: Round) -> None:
-        self._on_round(done, sum(record.frozen is not None for record in self._records.values()))
+        self._on_round(done, sum(record.frozen is not None for record in self._regions.records.values()))
 
 
 def _new_id() -> str:

@@ -6,6 +6,7 @@ Freezing only stops moves. It never takes capacity away, so a wrong freeze costs
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from regionquota.coordinator.known_regions import KnownRegions
 from regionquota.core.quota import Region
 from regionquota.ports import Directory, Fence, Frozen, FrozenBy, Presence, RegionRecord, StoredRegion
 
@@ -51,7 +52,7 @@ def _may_thaw(stored: StoredRegion, synchronised: int) -> bool:
 
 
 async def update(
-    liveness: Liveness, directory: Directory, fence: Fence, now: float
+    liveness: Liveness, directory: Directory | KnownRegions, fence: Fence, now: float
 ) -> tuple[Mapping[Region, RegionRecord], Sequence[RegionRecord]]:
     """Write what has changed. Returns all records as they now are, and those that were changed here."""
     regions = await directory.regions()

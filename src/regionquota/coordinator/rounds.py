@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from regionquota.coordinator.carrying_out import Round, carry_out
 from regionquota.coordinator.documents import Shelves
+from regionquota.coordinator.known_regions import KnownRegions
 from regionquota.coordinator.leading import Led
 from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation
@@ -82,7 +83,7 @@ async def _to_look_at(
 
 async def run_urgent(
     heard: Heard,
-    records: Mapping[Region, RegionRecord],
+    regions: KnownRegions,
     reports: Sequence[tuple[Region, Demand]],
     allocations: AllocationStore,
     directory: Directory,
@@ -100,7 +101,7 @@ async def run_urgent(
     Somebody waits for this, and each read is a round trip: where the pool and those who were idle at the last of
     `reports` can serve it, nothing is read but what has changed meanwhile.
     """
-    states = {name: state_of(record) for name, record in records.items()}
+    states = {name: state_of(record) for name, record in regions.records.items()}
     short: dict[QuotaKey, set[Region]] = {}
     for region, word in heard.short:
         if word.key in led:
@@ -127,7 +128,7 @@ async def run_urgent(
 
     if not all(is_certain(one.key, one.allocation) for one in documents if one.allocation is not None):
         # Those of the last round may know nothing of a region that was frozen, or evicted, since.
-        states = {name: state_of(stored.record) for name, stored in (await directory.regions()).items()}
+        states = {name: state_of(stored.record) for name, stored in (await regions.regions()).items()}
         said = _words_on(short, heard, await directory.demand({bucket_of(key.tenant) for key in short}))
         demand = needs(said, now)
     done = await carry_out(documents, said, wanted, allocations, led, now, new_id, writes_at_once)
