@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable, Unavailable, WentBackwards
+from regionquota.loops import each
 from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
 from regionquota.region.follower import Follower
 from regionquota.region.steps import Step, claim
@@ -92,22 +93,19 @@ class Claims:
         self._wake.clear()
         wanted, self._short = self._short, {}
         failures: list[Unavailable] = []
-        queue = iter([(key, wish) for key, wish in wanted.items() if not self._cries_first(key, wish)])
 
-        async def some() -> None:
-            for key, wish in queue:
-                enough = wish.units if wish.units <= self._pool_of(key) else 1
-                try:
-                    got, _ = await self._claim(key, wish.units, enough=enough, lacking=wish.lacking)
-                except Unavailable as error:
-                    failures.append(error)
-                    continue
-                if got < wish.units and self._pool_of(key) < wish.units - got:
-                    self._on_lack(key, wish.available + got)
+        async def one(key: QuotaKey) -> None:
+            wish = wanted[key]
+            enough = wish.units if wish.units <= self._pool_of(key) else 1
+            try:
+                got, _ = await self._claim(key, wish.units, enough=enough, lacking=wish.lacking)
+            except Unavailable as error:
+                failures.append(error)
+                return
+            if got < wish.units and self._pool_of(key) < wish.units - got:
+                self._on_lack(key, wish.available + got)
 
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(min(PARALLEL, len(wanted))):
-                tasks.create_task(some())
+        await each([key for key, wish in wanted.items() if not self._cries_first(key, wish)], one, PARALLEL)
         if failures:
             raise failures[0]
 
