@@ -5,9 +5,12 @@ from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator.known_regions import KnownRegions
+from regionquota.coordinator.leading import Led
+from regionquota.coordinator.rounds import run_round
 from regionquota.core.quota import Region
+from regionquota.core.rebalancing import Policy
 from regionquota.errors import EtcdUnavailable
-from regionquota.ports import Frozen, FrozenBy, RegionRecord, StoredRegion
+from regionquota.ports import Frozen, FrozenBy, RegionRecord, RegionStatus, StoredRegion
 from regionquota.regions import freeze
 
 FROZEN = Frozen(FrozenBy.OPERATOR, 1.0, "a drill")
@@ -80,3 +83,14 @@ async def test_a_write_without_an_answer_is_not_known_until_it_is_read(etcd: Lat
     assert known.records["eu"].frozen is None
     await known.regions()
     assert FROZEN == known.records["eu"].frozen
+
+
+async def test_a_round_that_looks_at_evicted_regions_again_remembers_what_it_read(etcd: Late) -> None:
+    known = KnownRegions(etcd)
+    fence = await etcd.lead(await etcd.open_session(10), "one")
+    assert fence is not None
+    gone = {"eu": RegionRecord("eu", status=RegionStatus.EVICTED)}
+    await run_round(
+        gone, etcd, etcd, Led(1, {0: fence}), Policy(), round_s=10.0, now=0.0, new_id=lambda: "1", regions=known
+    )
+    assert {"eu", "us"} == known.records.keys()

@@ -157,6 +157,7 @@ class Coordinator:
             round_s=self._tempo.interval,
             now=now,
             new_id=_new_id,
+            regions=self._regions,
             known=self._documents,
             writes_at_once=self._writes_at_once,
         )

@@ -33,6 +33,7 @@ async def run_round(
     round_s: float,
     now: float,
     new_id: Callable[[], str],
+    regions: KnownRegions | None = None,
     known: Shelves | None = None,
     writes_at_once: int = 1,
 ) -> Round:
@@ -42,7 +43,7 @@ async def run_round(
     demand = needs(reports, now)
     evicted_before = [name for name, record in records.items() if record.is_evicted]
     active, documents = await _to_look_at(led, allocations, known, demand, evicted_before)
-    evicted = await _still_evicted(records, directory)
+    evicted = await _still_evicted(records, regions or KnownRegions(directory))
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         settled = _without_evicted(allocation, evicted, now)
@@ -189,12 +190,12 @@ def state_of(record: RegionRecord) -> RegionState:
     )
 
 
-async def _still_evicted(records: Mapping[Region, RegionRecord], directory: Directory) -> Sequence[Region]:
+async def _still_evicted(records: Mapping[Region, RegionRecord], regions: KnownRegions) -> Sequence[Region]:
     """To be asked once the documents were read: what a region was given after it was readmitted is not in them yet."""
     evicted = [name for name, record in records.items() if record.is_evicted]
     if not evicted:
         return ()
-    now = await directory.regions()
+    now = await regions.regions()
     return [name for name in evicted if name in now and now[name].record.is_evicted]
 
 
