@@ -50,7 +50,7 @@ AS_JSON = (
     '{"id":"m2","from":"us","to":null,"amount":1,"requested_at":0.0}],"epoch":24321,'
     '"policy":{"calendar":{"period":"month","time_zone":"UTC"},"refill":null,"enforcement":"hard",'
     '"enforced_percent":100,"admission_open":true,"max_single":null,"min_ttl_s":null,"max_ttl_s":null,'
-    '"max_overdraft":null,"parent":null,"guarantee":0,"generation":1}}'
+    '"max_overdraft":null,"parent":null,"guarantee":0,"generation":1,"normal_fill_percent":100,"low_fill_percent":100}}'
 )
 
 
@@ -84,6 +84,8 @@ policies = st.builds(
     max_overdraft=st.none() | amounts,
     parent=st.none() | names,
     guarantee=amounts,
+    normal_fill_percent=st.integers(50, 100),
+    low_fill_percent=st.integers(0, 50),
     generation=st.integers(1, MAX_AMOUNT),
 )
 
@@ -188,23 +190,27 @@ def test_a_presence_is_this_json() -> None:
 DEMAND = Demand(
     QuotaKey("acme", "vcpu"),
     slice=10, used=7, reserved=1, granted=3, freed=1, denied=2, seconds=4.5, epoch=24_317, largest=2, at=NOON,
+    denied_high=1, denied_low=1,
 )  # fmt: skip
 
 
 def test_a_report_is_this_json() -> None:
-    raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2]],"at":1781524800.0}'
+    raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2,1,1]],"at":1781524800.0}'
     assert [raw] == list(encode_report("eu", [DEMAND]))
     assert ("eu", [DEMAND]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_columns_of_a_later_release_are_passed_over() -> None:
-    raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2,"more"]],"at":1781524800.0}'
+    raw = (
+        b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2,1,1,"more"]],"at":1781524800.0}'
+    )
     assert ("eu", [DEMAND]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_columns_that_an_earlier_release_does_not_know_have_a_default() -> None:
     raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5]]}'
-    assert ("eu", [replace(DEMAND, epoch=0, largest=0, at=0.0)]) == decode_report(b"demand/eu/host-1/0000", raw)
+    older = replace(DEMAND, epoch=0, largest=0, at=0.0, denied_high=0, denied_low=0)
+    assert ("eu", [older]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_a_report_of_nothing_is_one_part() -> None:

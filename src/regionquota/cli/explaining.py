@@ -34,6 +34,8 @@ from regionquota.ports import Frozen
 CALL_TIMEOUT_S: Final = 5.0
 _WORDS: Mapping[str, str] = {
     "OVER_LIMIT": "{amount:,} did not fit into {available:,} of a slice of {slice:,}",
+    "KEPT_FOR_HIGHER_PRIORITY": "{amount:,} asked for at {priority} priority, but of the {available:,} available "
+    "in a slice of {slice:,} {kept:,} are kept for higher priority",
     "IN_DEBT": "the region owes what was used beyond its slice: nothing is admitted until that is paid back",
     "OVERDRAFT_EXCEEDED": "the region owes more than the policy allows",
     "MAX_SINGLE_RESERVATION": "{amount:,} is more than the policy allows at once",
@@ -124,7 +126,7 @@ def _show(
                 one.slice,
                 one.in_use,
                 _number(one.rate),
-                _number(one.denied),
+                _denied(one),
                 _time(one),
                 one.wants,
                 one.size,
@@ -159,7 +161,9 @@ def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Alloc
     words = _WORDS.get(denial["reason"], denial["reason"]).format(**denial)
     if denial["reason"] == "OVER_LIMIT":
         words += _elsewhere(denial, allocation, is_frozen=is_frozen)
-    return f"{region} last denied at {denial['at']}: {words}"
+    priority = denial.get("priority", "normal")  # a server of an older release says none
+    asked = "" if priority == "normal" else f" a request of {priority} priority"
+    return f"{region} last denied{asked} at {denial['at']}: {words}"
 
 
 def _elsewhere(denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
@@ -175,6 +179,13 @@ def _elsewhere(denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: 
 
 def _number(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.3g}"
+
+
+def _denied(one: Explained) -> str:
+    """With what of it was asked for at another priority than normal."""
+    named = ((one.denied_high, "high"), (one.denied_low, "low"))
+    parts = ", ".join(f"{_number(rate)} {name}" for rate, name in named if rate)
+    return f"{_number(one.denied)} ({parts})" if parts else _number(one.denied)
 
 
 def _time(one: Explained) -> str:

@@ -40,7 +40,8 @@ Resource = Annotated[str, typer.Argument(help="Resource name, such as vcpu.")]
     epilog="Examples: regionquota quota set acme vcpu 500 · "
     "regionquota quota set acme calls 1000 --kind rate --refill 100/60s · "
     "regionquota quota set acme mails 5000 --kind consumable --period day --time-zone Europe/Berlin · "
-    "regionquota quota set acme vcpu --enforcement soft",
+    "regionquota quota set acme vcpu --enforcement soft · "
+    "regionquota quota set acme tokens --low-fill 80",
 )
 @command
 async def set_(
@@ -67,6 +68,8 @@ async def set_(
     max_overdraft: policies.OverdraftOption = None,
     parent: policies.ParentOption = None,
     guarantee: policies.GuaranteeOption = None,
+    normal_fill: policies.NormalFillOption = None,
+    low_fill: policies.LowFillOption = None,
     override: Annotated[bool, typer.Option("--override", help="Set the override, not the plan.")] = False,
     version: Annotated[
         int | None,
@@ -88,6 +91,8 @@ async def set_(
             max_ttl_s=max_ttl,
             max_overdraft=max_overdraft,
             guarantee=guarantee,
+            normal_fill_percent=normal_fill,
+            low_fill_percent=low_fill,
         ),
         **policies.refill_of(refill),
         **{

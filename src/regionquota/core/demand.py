@@ -16,6 +16,7 @@ from regionquota.core.quota import QuotaKey, Region
 class Demand:
     """One region server's word. `granted`, `denied` are units since its last report, `seconds` long; `largest` is the
     most that anybody asked for at once; `at` is the region's time of these words, in seconds since 1970, 0 if unknown.
+    Of the units denied, `denied_high` and `denied_low` were asked for at that priority.
 
     `freed` are units given back in that time (release, expiry, negative adjustment); `epoch` is the accounting
     period of `used`.
@@ -32,6 +33,8 @@ class Demand:
     epoch: Epoch = TIMELESS
     largest: int = 0
     at: float = 0.0
+    denied_high: int = 0
+    denied_low: int = 0
 
 
 class Need(NamedTuple):
@@ -42,6 +45,8 @@ class Need(NamedTuple):
     denied: float = 0.0
     seconds: float = math.inf
     largest: int = 0
+    denied_high: float = 0.0
+    denied_low: float = 0.0
 
 
 def needs(
@@ -62,6 +67,9 @@ def needs(
         seconds = max(demand.seconds, 1e-3)
         in_use = _in_use(demand, seconds, now) if demand.epoch == newest[demand.key] else 0
         word = Need(in_use, (demand.granted - demand.freed) / seconds, demand.denied / seconds, seconds, demand.largest)
+        if demand.denied_high or demand.denied_low:
+            high, low = _by_priority(demand)
+            word = word._replace(denied_high=high / seconds, denied_low=low / seconds)
         regions = summed[demand.key]
         known = regions.get(region)
         regions[region] = word if known is None else _added(known, word)
@@ -88,4 +96,12 @@ def _added(one: Need, other: Need) -> Need:
         one.denied + other.denied,
         max(one.seconds, other.seconds),
         max(one.largest, other.largest),
+        one.denied_high + other.denied_high,
+        one.denied_low + other.denied_low,
     )
+
+
+def _by_priority(demand: Demand) -> tuple[int, int]:
+    """What of `denied` was asked for at high and at low priority: together no more than that, whatever a word says."""
+    high = min(demand.denied_high, demand.denied)
+    return high, min(demand.denied_low, demand.denied - high)

@@ -130,6 +130,8 @@ def policy(kind: Kind, policy: QuotaPolicy) -> dict[str, Any]:
         "max_overdraft": policy.max_overdraft,
         "parent": policy.parent,
         "guarantee": policy.guarantee,
+        "normal_fill_percent": policy.normal_fill_percent,
+        "low_fill_percent": policy.low_fill_percent,
     }
     if kind is Kind.CONSUMABLE:
         fields |= {"period": policy.calendar.period.value, "time_zone": policy.calendar.time_zone}
@@ -167,7 +169,9 @@ def _denial(denial: Denial) -> dict[str, Any]:
     return {
         "at": write_time(denial.at),
         "reason": denial.reason,
+        "priority": denial.priority,
         "amount": denial.amount,
+        "kept": denial.kept,
         "available": denial.available,
         "slice": denial.slice,
         "pool": denial.pool,

@@ -133,6 +133,8 @@ class _Row(msgspec.Struct, array_like=True):
     seconds: Annotated[float, Meta(ge=0, le=1e9)]
     epoch: Epoch = TIMELESS
     largest: Units = 0
+    denied_high: Units = 0
+    denied_low: Units = 0
 
 
 class _Report(Document):
@@ -316,6 +318,8 @@ def decode_report(key: bytes, raw: bytes, buckets: Container[int] = ALL_BUCKETS)
             epoch=row.epoch,
             largest=row.largest,
             at=document.at,
+            denied_high=row.denied_high,
+            denied_low=row.denied_low,
         )
         for row in document.rows
         if bucket_of(row.tenant) in buckets
@@ -327,5 +331,6 @@ def _row_out(demand: Demand) -> bytes:
         demand.key.tenant, demand.key.resource, demand.key.scope,
         demand.slice, demand.used, demand.reserved,
         demand.granted, demand.freed, demand.denied, demand.seconds, demand.epoch, demand.largest,
+        demand.denied_high, demand.denied_low,
     )  # fmt: skip
     return _encoder.encode(row)
