@@ -6,7 +6,7 @@ Advisory throughout: nothing that keeps slices within the limit reads it.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from regionquota.core.periods import TIMELESS, Epoch
 from regionquota.core.quota import QuotaKey, Region
@@ -99,6 +99,27 @@ def _added(one: Need, other: Need) -> Need:
         one.denied_high + other.denied_high,
         one.denied_low + other.denied_low,
     )
+
+
+LAST_TURN: Final = 2
+
+
+class Refused(Protocol):
+    """Units, or units per second."""
+
+    @property
+    def denied(self) -> float: ...
+    @property
+    def denied_high(self) -> float: ...
+    @property
+    def denied_low(self) -> float: ...
+
+
+def turn_of(said: Refused) -> int:
+    """Who runs short is served in this order: 0 where something is denied at high priority, 2 where only at low."""
+    if said.denied_high:
+        return 0
+    return LAST_TURN if 0 < said.denied <= said.denied_low else 1
 
 
 def _by_priority(demand: Demand) -> tuple[int, int]:

@@ -19,7 +19,10 @@ class Situation(StrEnum):
     SILENT = "has reported nothing of this quota: keeps what it has"
     DRAINING = "draining: keeps what it uses, the rest goes to the others"
     COLLECTING = "even what is in use exceeds the limit: gives back what it does not use"
-    SCARCE = "not everybody can have what they want: what is not in use is shared by weight, up to what each wants"
+    SCARCE = (
+        "not everybody can have what they want: what is not in use is shared by weight, up to what each wants, "
+        "what was denied at high priority before and at low priority after the rest"
+    )
     CONTENT = "gets what it wants, and its part of the rest by weight"
 
 

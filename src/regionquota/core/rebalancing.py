@@ -60,12 +60,16 @@ _FEW_UNITS: Final = 10
 
 
 class Wish(NamedTuple):
-    """`floor` is in use and never asked for; `want` is at least that."""
+    """`floor` is in use and never asked for; `want` is at least that. Between them `high` units were denied at high
+    priority, and come first; `low` at low priority, and come last.
+    """
 
     floor: int
     want: int
     weight: int
     urgent: bool
+    high: int = 0
+    low: int = 0
 
 
 def plan(
@@ -105,7 +109,7 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
-        return _fill(wishes, capacity)
+        return _fill_by_priority(wishes, capacity)
     return _spread(wishes, max(0, capacity - pool - wants))
 
 
@@ -132,13 +136,34 @@ def wish_of(
     margin = policy.variance * math.sqrt(need.in_use)
     extra = math.ceil(growth + margin + need.denied * ahead)
     wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
-    return Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > 0)
+    wish = Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > need.denied_low)
+    if need.denied_high or need.denied_low:
+        rest = need._replace(denied=max(0.0, need.denied - need.denied_low), denied_low=0.0, denied_high=0.0)
+        usual = wish_of(rest, state, limit, policy, round_s, ahead_s).want
+        high = min(need.in_use + math.ceil(need.denied_high * ahead), usual) - need.in_use
+        return wish._replace(high=high, low=wish.want - usual)
+    return wish
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     """Everybody has what they want; the rest is spread by weight."""
     weights = sum(wish.weight for wish in wishes.values())
     return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
+
+
+def _fill_by_priority(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
+    """What is not in use goes to what was denied at high priority first, and last to what was at low."""
+    if not any(wish.high or wish.low for wish in wishes.values()):
+        return _fill(wishes, capacity)
+    stages = [
+        {region: wish.floor + (wish.high if wish.weight else 0) for region, wish in wishes.items()},
+        {region: wish.want - wish.low if wish.weight else wish.floor for region, wish in wishes.items()},
+    ]
+    for tops in stages:
+        if capacity <= sum(tops.values()):
+            return _fill({region: wish._replace(want=tops[region]) for region, wish in wishes.items()}, capacity)
+        wishes = {region: wish._replace(floor=tops[region]) for region, wish in wishes.items()}
+    return _fill(wishes, capacity)
 
 
 def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
@@ -190,6 +215,8 @@ def _emit(
         if not takes and all(amount < idle for amount in gives.values()):
             return NOTHING
     takes, gives = _largest_first(takes), _largest_first(gives)
+    if any(wishes[region].high for region in takes):
+        takes = dict(sorted(takes.items(), key=lambda taker: not wishes[taker[0]].high))
 
     def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
         return donor in draining or amount >= useful_from[target]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from regionquota.core.allocation import Allocation
-from regionquota.core.demand import Need
+from regionquota.core.demand import LAST_TURN, Need, turn_of
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Plan, PlannedMove, RegionState, foreseen
 
@@ -36,11 +36,13 @@ def relieve(
     from the region that can spare most.
 
     So much that both have the same time left until they run out, at the rate at which they are asked now; from several
-    regions if one has not got what is asked for at once. Nothing below `smallest` units moves, but to a region that
-    cannot serve a single request; and nothing that a donor which weighs more will need of its share of the limit in the
-    `period_s` that are left of the accounting period. A move that was requested before still stands, unless its donor
-    runs short itself, or it names a region that is frozen by now. While a lowered limit is being collected nobody is
-    relieved: what is given back would be in use again before it is collected.
+    regions if one has not got what is asked for at once. Who denies at high priority is served first. Who does so at
+    low alone is served last, and with what others do not need: what is denied so is no rate. Nothing below `smallest`
+    units moves, but to a region that cannot serve a single request; and nothing that a donor which weighs more will
+    need of its share of the limit in the `period_s` that are left of the accounting period. A move that was requested
+    before still stands, unless its donor runs short itself (not at low priority alone: that one may give, too), or it
+    names a region that is frozen by now. While a lowered limit is being collected nobody is relieved: what is given
+    back would be in use again before it is collected.
     """
     thawed = [
         move for move in allocation.moves if not any(_is_frozen(one, regions) for one in (move.source, move.target))
@@ -48,7 +50,9 @@ def relieve(
     if allocation.pool < 0:
         return Plan({}, tuple(PlannedMove(move.source, move.target, move.amount) for move in thawed))
     grants: dict[Region, int] = {}
-    standing = [move for move in thawed if move.source not in short]
+    turns = {region: turn_of(needs.get(region, Need())) for region in short}
+    pressed = {region for region, turn in turns.items() if turn < LAST_TURN}
+    standing = [move for move in thawed if move.source not in pressed]
     moves = [PlannedMove(move.source, move.target, move.amount) for move in standing]
     pool = max(0, allocation.pool)
     sides = {
@@ -58,7 +62,7 @@ def relieve(
     }
     entitled = _entitled(allocation.limit, {region: regions[region] for region in sides})
     busy = {move.target for move in standing} | {move.source for move in standing}
-    for region in sorted(short):
+    for region in sorted(short, key=lambda name: (turns[name], name)):
         if region not in sides or regions[region].draining or region in busy:
             continue
         taker = replace(sides[region], size=max(1, sides[region].size))
@@ -68,7 +72,7 @@ def relieve(
             if taker.left >= taker.size and grants[region] >= _denied_units(needs[region]):
                 continue
         donors = {}
-        for other in sides.keys() - {region, *busy, *short}:
+        for other in sides.keys() - {region, *busy, *(short if turns[region] == LAST_TURN else pressed)}:
             donors[other] = sides[other]
             if period_s is not None and regions[other].weight > regions[region].weight:
                 donors[other] = _beyond(entitled[other], sides[other], needs[other], period_s)
@@ -93,7 +97,7 @@ def _beyond(entitled: int, donor: _Side, need: Need, period_s: float) -> _Side:
 
 def _side(slice_: int, need: Need, weight: int) -> _Side:
     """A rate counts by its weight, so that under scarcity who weighs more has more time left."""
-    rate = need.growth + need.denied + _FEW / max(1.0, need.seconds)
+    rate = need.growth + need.denied - need.denied_low + _FEW / max(1.0, need.seconds)
     return _Side(max(0, slice_ - need.in_use), max(_IDLE, rate * weight), need.largest)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from regionquota.core.demand import Demand
+from regionquota.core.demand import Demand, turn_of
 from regionquota.core.policy import Priority
 from regionquota.core.quota import QuotaKey
 from regionquota.core.slice import Holding, at
@@ -137,6 +137,11 @@ class DemandMeter:
         """Units that somebody asked for at once, since the report before the last."""
         before = _NOTHING if self._before is None else self._before.tallies.get(key, _NOTHING)
         return max(before.largest, self._tallies.get(key, _NOTHING).largest)
+
+    def turn(self, key: QuotaKey) -> int:
+        """As `turn_of`, of what was denied since the report before the last."""
+        now = self._tallies.get(key, _NOTHING)
+        return turn_of(now if self._before is None else _added(now, self._before.tallies.get(key, _NOTHING)))
 
     @staticmethod
     def _asked(tallies: Mapping[QuotaKey, _Tally], key: QuotaKey) -> int:

@@ -1,0 +1,225 @@
+"""What the planner makes of denials at high and low priority, and that without any it plans what it always did."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.core.builders import allocation
+from tests.core.test_rebalancing import (
+    POLICY,
+    REGIONS,
+    ROUND_S,
+    allocations,
+    carried_out,
+    everybody,
+    needs,
+    policies,
+    split,
+    states,
+)
+
+from regionquota.core import rebalancing
+from regionquota.core.allocation import Allocation, Move
+from regionquota.core.demand import Need
+from regionquota.core.quota import Region
+from regionquota.core.rebalancing import Plan, PlannedMove, Policy, RegionState, Wish, plan, sizes, wish_of
+from regionquota.core.relief import relieve
+
+
+@st.composite
+def graded(draw: st.DrawFn) -> Need:
+    """Some of what is denied was asked for at high, some at low priority."""
+    need = draw(needs)
+    high, low = draw(st.floats(0, 1)), draw(st.floats(0, 1))
+    return need._replace(denied_high=need.denied * high, denied_low=need.denied * (1 - high) * low)
+
+
+def aims(limit: int, policy: Policy = POLICY, /, **needed: Need) -> Mapping[Region, int]:
+    wishes = {name: wish_of(need, RegionState(), limit, policy, ROUND_S) for name, need in needed.items()}
+    return sizes(split(limit), wishes, policy)
+
+
+@given(graded(), states, st.integers(0, 10**6), policies, st.none() | st.floats(0, 1e6))
+def test_what_comes_first_and_what_comes_last_lie_between_what_is_in_use_and_what_is_wanted(
+    need: Need, state: RegionState, limit: int, policy: Policy, ahead_s: float | None
+) -> None:
+    wish = wish_of(need, state, limit, policy, ROUND_S, ahead_s)
+    assert min(wish.high, wish.low) >= 0
+    assert wish.floor + wish.high <= wish.want - wish.low
+    plain = wish_of(need._replace(denied_high=0.0, denied_low=0.0), state, limit, policy, ROUND_S, ahead_s)
+    assert (plain.floor, plain.want, plain.weight) == (wish.floor, wish.want, wish.weight)
+
+
+@given(
+    allocations(),
+    st.dictionaries(st.sampled_from(REGIONS), graded()),
+    st.dictionaries(st.sampled_from(REGIONS), states),
+    policies,
+)
+def test_a_plan_by_priority_can_be_carried_out_leaves_nothing_to_plan_and_takes_nothing_that_is_in_use(
+    known: Allocation, wants: dict[Region, Need], regions: dict[Region, RegionState], policy: Policy
+) -> None:
+    planned = plan(known, wants, regions, policy, ROUND_S)
+    after = carried_out(known, planned, wants)
+    for move in planned.moves:
+        left = known.slice_of(move.source) - sum(m.amount for m in planned.moves if m.source == move.source)
+        assert left >= min(wants[move.source].in_use, known.slice_of(move.source))
+    again = plan(after, wants, regions, policy, ROUND_S)
+    assert ({}, ()) == (dict(again.grants), tuple(again.moves))
+
+
+@given(
+    st.integers(0, 5000),
+    st.lists(graded(), min_size=len(REGIONS), max_size=len(REGIONS)),
+    st.lists(st.sampled_from([0, 1, 100, 10_000_000]), min_size=len(REGIONS), max_size=len(REGIONS)),
+    st.integers(0, len(REGIONS) - 1),
+    st.floats(0, 200),
+)
+def test_more_demand_of_high_priority_never_means_less(
+    limit: int, asked: list[Need], weights: list[int], who: int, more: float
+) -> None:
+    """But for what the fillings before and after round down, a unit for each region."""
+    policy = Policy(pool_share=0.0)
+
+    def size(needed: list[Need]) -> int:
+        wishes = {
+            name: wish_of(need, RegionState(weight), limit, policy, ROUND_S)
+            for name, need, weight in zip(REGIONS, needed, weights, strict=True)
+        }
+        return sizes(split(limit), wishes, policy)[REGIONS[who]]
+
+    one = asked[who]
+    raised = one._replace(denied=one.denied + more, denied_high=one.denied_high + more)
+    if sum(need.in_use for need in asked) < limit and weights[who]:
+        assert size([*asked[:who], raised, *asked[who + 1 :]]) >= size(asked) - len(REGIONS)
+
+
+@given(
+    allocations(),
+    st.dictionaries(st.sampled_from(REGIONS), needs),
+    st.dictionaries(st.sampled_from(REGIONS), states),
+    policies,
+    st.none() | st.floats(0, 1e6),
+)
+def test_without_priorities_everything_is_planned_as_by_one_filling(
+    known: Allocation,
+    wants: dict[Region, Need],
+    regions: dict[Region, RegionState],
+    policy: Policy,
+    period_s: float | None,
+) -> None:
+    planned = plan(known, wants, regions, policy, ROUND_S, period_s)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rebalancing, "_fill_by_priority", rebalancing._fill)
+        assert planned == plan(known, wants, regions, policy, ROUND_S, period_s)
+
+
+@given(st.dictionaries(st.sampled_from(REGIONS), needs, min_size=1), st.integers(1, 5000))
+def test_where_everybody_denies_at_the_same_priority_it_makes_no_difference_which(
+    wants: dict[Region, Need], limit: int
+) -> None:
+    """Only in what order the same amounts are wanted."""
+    found = []
+    for field in ("denied", "denied_high", "denied_low"):
+        asked = {name: need._replace(**{field: need.denied}) for name, need in wants.items()}
+        wishes = {name: wish_of(need, RegionState(), limit, POLICY, ROUND_S) for name, need in asked.items()}
+        found.append({name: wish.want for name, wish in wishes.items()})
+    assert found[0] == found[1] == found[2]
+
+
+def test_under_scarcity_high_priority_is_served_before_the_rest_and_low_after_it() -> None:
+    policy = Policy(pool_share=0.0, variance=0.0)
+    denies = Need(20, denied=6.0, seconds=ROUND_S)
+    asked = {
+        "eu": denies._replace(denied_high=6.0),
+        "us": denies,
+        "ap": denies._replace(denied_low=6.0),
+    }
+    assert {"eu": 80, "us": 80, "ap": 80} == aims(240, policy, **asked)
+    assert {"eu": 80, "us": 80, "ap": 40} == aims(200, policy, **asked)
+    assert {"eu": 80, "us": 50, "ap": 20} == aims(150, policy, **asked)
+    assert {"eu": 70, "us": 20, "ap": 20} == aims(110, policy, **asked)
+
+
+def test_within_one_priority_it_is_shared_by_weight() -> None:
+    wishes = {"eu": Wish(0, 100, 100, urgent=True, high=100), "us": Wish(0, 100, 300, urgent=True, high=100)}
+    assert {"eu": 20, "us": 60} == sizes(split(80), wishes, Policy(pool_share=0.0))
+
+
+def test_low_priority_takes_nothing_that_another_region_wants_for_a_higher_one() -> None:
+    storm = Need(50, denied=1000.0, denied_low=1000.0, seconds=ROUND_S)
+    usual = Need(60, denied=2.0, seconds=ROUND_S)
+    found = aims(200, Policy(pool_share=0.0, variance=0.0), eu=storm, us=usual)
+    assert {"eu": 120, "us": 80} == found
+
+
+def test_what_is_denied_at_low_priority_alone_does_not_move_single_units() -> None:
+    known, us = split(10_000, eu=5000, us=5000), Need(4985, seconds=ROUND_S)
+    for low, moved in ((1.0, []), (0.5, [12])):
+        eu = Need(5000, denied=1.0, denied_low=low, seconds=ROUND_S)
+        planned = plan(known, {"eu": eu, "us": us}, everybody, Policy(pool_share=0.0, variance=0.0), ROUND_S)
+        assert moved == [move.amount for move in planned.moves]
+
+
+def test_the_pool_is_granted_to_high_priority_first() -> None:
+    known = split(300, eu=120, us=50, ap=100)
+    asked = {
+        "eu": Need(120, denied=5.0, seconds=ROUND_S),
+        "us": Need(50, denied=3.0, denied_high=3.0, seconds=ROUND_S),
+        "ap": Need(10, seconds=ROUND_S),
+    }
+    planned = plan(known, asked, everybody, Policy(pool_share=0.0), ROUND_S)
+    assert {"us": 30} == dict(planned.grants)
+
+
+# -- at once --
+
+SHORT = {name: RegionState() for name in ("eu", "us", "ap")}
+
+
+def denying(in_use: int, high: float = 0.0, normal: float = 0.0, low: float = 0.0) -> Need:
+    return Need(in_use, denied=high + normal + low, denied_high=high, denied_low=low, seconds=5.0, largest=1)
+
+
+def relief(known: Allocation, **asked: Need) -> Plan:
+    return relieve(known, asked, {name for name, need in asked.items() if need.denied}, SHORT, 3)
+
+
+@pytest.mark.parametrize(
+    ("eu", "us", "first"),
+    [
+        (denying(100, normal=9.0), denying(100, high=1.0), "us"),
+        (denying(100, low=9.0), denying(100, normal=1.0), "us"),
+        (denying(100, low=9.0), denying(100, low=1.0, high=1.0), "us"),
+        (denying(100, normal=9.0), denying(100, normal=1.0), "eu"),
+    ],
+)
+def test_of_several_that_run_short_the_higher_priority_gets_the_pool_and_the_donor(
+    eu: Need, us: Need, first: Region
+) -> None:
+    ap = Need(20, seconds=5.0)
+    assert {first: 10} == dict(relief(allocation(310, eu=100, us=100, ap=100), eu=eu, us=us, ap=ap).grants)
+    without_pool = relief(allocation(300, eu=100, us=100, ap=100), eu=eu, us=us, ap=ap)
+    assert [first] == [move.target for move in without_pool.moves]
+
+
+def test_low_priority_does_not_draw_what_another_is_asked_for() -> None:
+    """`eu` has 20 left for higher ones, and nobody who asks for them; `us` is asked for a unit a second."""
+    known, us = allocation(200, eu=100, us=100), Need(50, growth=1.0, seconds=5.0)
+    assert () == relief(known, eu=denying(80, low=1000.0), us=us).moves
+    (shared,) = relief(known, eu=denying(80, low=1000.0), us=us._replace(growth=0.0)).moves
+    assert 15 == shared.amount, "what nobody is asked for is shared evenly"
+    (urgent,) = relief(known, eu=denying(80, normal=1000.0), us=us).moves
+    assert 49 == urgent.amount
+
+
+def test_who_runs_short_at_low_priority_alone_gives_to_one_that_is_asked_for_more() -> None:
+    known = allocation(200, eu=100, us=100)
+    asked = {"eu": denying(100, high=1.0), "us": denying(80, low=50.0)}
+    (move,) = relief(known, **asked).moves
+    assert ("us", "eu") == (move.source, move.target)
+    assert 0 < move.amount <= 20
+    requested = allocation(200, eu=100, us=100, moves=[Move("1", "us", "eu", 7)])
+    assert (PlannedMove("us", "eu", 7),) == relieve(requested, asked, {"us"}, SHORT, 3).moves
+    assert () == relieve(requested, asked | {"us": denying(100, normal=1.0)}, {"us"}, SHORT, 3).moves
