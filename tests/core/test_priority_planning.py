@@ -1,11 +1,12 @@
 """What the planner makes of denials at high and low priority, and that without any it plans what it always did."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.builders import allocation
+from tests.core.builders import allocation as owned
 from tests.core.test_rebalancing import (
     POLICY,
     REGIONS,
@@ -22,6 +23,7 @@ from tests.core.test_rebalancing import (
 from regionquota.core import rebalancing
 from regionquota.core.allocation import Allocation, Move
 from regionquota.core.demand import Need
+from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Plan, PlannedMove, Policy, RegionState, Wish, plan, sizes, wish_of
 from regionquota.core.relief import relieve
@@ -40,15 +42,23 @@ def aims(limit: int, policy: Policy = POLICY, /, **needed: Need) -> Mapping[Regi
     return sizes(split(limit), wishes, policy)
 
 
-@given(graded(), states, st.integers(0, 10**6), policies, st.none() | st.floats(0, 1e6))
-def test_what_comes_first_and_what_comes_last_lie_between_what_is_in_use_and_what_is_wanted(
-    need: Need, state: RegionState, limit: int, policy: Policy, ahead_s: float | None
+FILLS = st.sampled_from([(100, 100), (100, 80), (95, 60), (50, 50), (100, 0), (1, 1), (0, 0)])
+quotas = FILLS.map(lambda fills: QuotaPolicy(normal_fill_percent=fills[0], low_fill_percent=fills[1]))
+
+
+@given(graded(), states, st.integers(0, 10**6), policies, st.none() | st.floats(0, 1e6), quotas)
+def test_tiers_rise_from_what_is_in_use_to_what_is_wanted(
+    need: Need, state: RegionState, limit: int, policy: Policy, ahead_s: float | None, quota: QuotaPolicy
 ) -> None:
-    wish = wish_of(need, state, limit, policy, ROUND_S, ahead_s)
-    assert min(wish.high, wish.low) >= 0
-    assert wish.floor + wish.high <= wish.want - wish.low
+    wish = wish_of(need, state, limit, policy, ROUND_S, ahead_s, quota)
+    assert sorted(wish.tiers) == list(wish.tiers)
     plain = wish_of(need._replace(denied_high=0.0, denied_low=0.0), state, limit, policy, ROUND_S, ahead_s)
-    assert (plain.floor, plain.want, plain.weight) == (wish.floor, wish.want, wish.weight)
+    assert not plain.tiers
+    assert (plain.floor, plain.weight) == (wish.floor, wish.weight)
+    assert plain.want <= wish.want <= max(limit, wish.floor)
+    if wish.tiers:
+        assert wish.floor <= wish.tiers[0]
+        assert wish.tiers[-1] == wish.want
 
 
 @given(
@@ -56,10 +66,12 @@ def test_what_comes_first_and_what_comes_last_lie_between_what_is_in_use_and_wha
     st.dictionaries(st.sampled_from(REGIONS), graded()),
     st.dictionaries(st.sampled_from(REGIONS), states),
     policies,
+    quotas,
 )
 def test_a_plan_by_priority_can_be_carried_out_leaves_nothing_to_plan_and_takes_nothing_that_is_in_use(
-    known: Allocation, wants: dict[Region, Need], regions: dict[Region, RegionState], policy: Policy
+    known: Allocation, wants: dict[Region, Need], regions: dict[Region, RegionState], policy: Policy, quota: QuotaPolicy
 ) -> None:
+    known = replace(known, policy=quota)
     planned = plan(known, wants, regions, policy, ROUND_S)
     after = carried_out(known, planned, wants)
     for move in planned.moves:
@@ -75,16 +87,17 @@ def test_a_plan_by_priority_can_be_carried_out_leaves_nothing_to_plan_and_takes_
     st.lists(st.sampled_from([0, 1, 100, 10_000_000]), min_size=len(REGIONS), max_size=len(REGIONS)),
     st.integers(0, len(REGIONS) - 1),
     st.floats(0, 200),
+    quotas,
 )
 def test_more_demand_of_high_priority_never_means_less(
-    limit: int, asked: list[Need], weights: list[int], who: int, more: float
+    limit: int, asked: list[Need], weights: list[int], who: int, more: float, quota: QuotaPolicy
 ) -> None:
     """But for what the fillings before and after round down, a unit for each region."""
     policy = Policy(pool_share=0.0)
 
     def size(needed: list[Need]) -> int:
         wishes = {
-            name: wish_of(need, RegionState(weight), limit, policy, ROUND_S)
+            name: wish_of(need, RegionState(weight), limit, policy, ROUND_S, quota=quota)
             for name, need, weight in zip(REGIONS, needed, weights, strict=True)
         }
         return sizes(split(limit), wishes, policy)[REGIONS[who]]
@@ -111,21 +124,8 @@ def test_without_priorities_everything_is_planned_as_by_one_filling(
 ) -> None:
     planned = plan(known, wants, regions, policy, ROUND_S, period_s)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rebalancing, "_fill_by_priority", rebalancing._fill)
+        patched.setattr(rebalancing, "_fill_in_turn", rebalancing._fill)
         assert planned == plan(known, wants, regions, policy, ROUND_S, period_s)
-
-
-@given(st.dictionaries(st.sampled_from(REGIONS), needs, min_size=1), st.integers(1, 5000))
-def test_where_everybody_denies_at_the_same_priority_it_makes_no_difference_which(
-    wants: dict[Region, Need], limit: int
-) -> None:
-    """Only in what order the same amounts are wanted."""
-    found = []
-    for field in ("denied", "denied_high", "denied_low"):
-        asked = {name: need._replace(**{field: need.denied}) for name, need in wants.items()}
-        wishes = {name: wish_of(need, RegionState(), limit, POLICY, ROUND_S) for name, need in asked.items()}
-        found.append({name: wish.want for name, wish in wishes.items()})
-    assert found[0] == found[1] == found[2]
 
 
 def test_under_scarcity_high_priority_is_served_before_the_rest_and_low_after_it() -> None:
@@ -143,7 +143,8 @@ def test_under_scarcity_high_priority_is_served_before_the_rest_and_low_after_it
 
 
 def test_within_one_priority_it_is_shared_by_weight() -> None:
-    wishes = {"eu": Wish(0, 100, 100, urgent=True, high=100), "us": Wish(0, 100, 300, urgent=True, high=100)}
+    tiers = (100,) * 5
+    wishes = {"eu": Wish(0, 100, 100, urgent=True, tiers=tiers), "us": Wish(0, 100, 300, urgent=True, tiers=tiers)}
     assert {"eu": 20, "us": 60} == sizes(split(80), wishes, Policy(pool_share=0.0))
 
 
@@ -152,6 +153,31 @@ def test_low_priority_takes_nothing_that_another_region_wants_for_a_higher_one()
     usual = Need(60, denied=2.0, seconds=ROUND_S)
     found = aims(200, Policy(pool_share=0.0, variance=0.0), eu=storm, us=usual)
     assert {"eu": 120, "us": 80} == found
+
+
+KEPT = QuotaPolicy(low_fill_percent=80)
+
+
+def test_low_priority_draws_nothing_that_another_region_keeps_for_higher_ones() -> None:
+    """Whatever it is denied and however it has grown: in all regions together it fills four fifths, too."""
+    policy = Policy(pool_share=0.0)
+    storm = Need(80_000, growth=900.0, denied=5000.0, denied_low=5000.0, seconds=ROUND_S)
+    calm = Need(60_000, seconds=ROUND_S)
+    wishes = {
+        name: wish_of(need, RegionState(), 200_000, policy, ROUND_S, quota=KEPT)
+        for name, need in (("eu", storm), ("us", calm))
+    }
+    assert {"eu": 125_000, "us": 75_000} == sizes(split(200_000), wishes, policy)
+    asked = calm._replace(denied=1000.0, seconds=ROUND_S)
+    wishes["us"] = wish_of(asked, RegionState(), 200_000, policy, ROUND_S, quota=KEPT)
+    assert 200_000 - 100_000 <= sizes(split(200_000), wishes, policy)["eu"] <= 200_000 - 70_000
+
+
+def test_what_is_kept_is_no_reason_to_deny_normal_ones_elsewhere() -> None:
+    policy = Policy(pool_share=0.0, variance=0.0)
+    asked = {"eu": Need(80, denied=3.0, seconds=ROUND_S), "us": Need(80, seconds=ROUND_S)}
+    wishes = {name: wish_of(need, RegionState(), 200, policy, ROUND_S, quota=KEPT) for name, need in asked.items()}
+    assert {"eu": 110, "us": 90} == sizes(split(200), wishes, policy)
 
 
 def test_what_is_denied_at_low_priority_alone_does_not_move_single_units() -> None:
@@ -199,14 +225,14 @@ def test_of_several_that_run_short_the_higher_priority_gets_the_pool_and_the_don
     eu: Need, us: Need, first: Region
 ) -> None:
     ap = Need(20, seconds=5.0)
-    assert {first: 10} == dict(relief(allocation(310, eu=100, us=100, ap=100), eu=eu, us=us, ap=ap).grants)
-    without_pool = relief(allocation(300, eu=100, us=100, ap=100), eu=eu, us=us, ap=ap)
+    assert {first: 10} == dict(relief(owned(310, eu=100, us=100, ap=100), eu=eu, us=us, ap=ap).grants)
+    without_pool = relief(owned(300, eu=100, us=100, ap=100), eu=eu, us=us, ap=ap)
     assert [first] == [move.target for move in without_pool.moves]
 
 
 def test_low_priority_does_not_draw_what_another_is_asked_for() -> None:
     """`eu` has 20 left for higher ones, and nobody who asks for them; `us` is asked for a unit a second."""
-    known, us = allocation(200, eu=100, us=100), Need(50, growth=1.0, seconds=5.0)
+    known, us = owned(200, eu=100, us=100), Need(50, growth=1.0, seconds=5.0)
     assert () == relief(known, eu=denying(80, low=1000.0), us=us).moves
     (shared,) = relief(known, eu=denying(80, low=1000.0), us=us._replace(growth=0.0)).moves
     assert 15 == shared.amount, "what nobody is asked for is shared evenly"
@@ -214,12 +240,19 @@ def test_low_priority_does_not_draw_what_another_is_asked_for() -> None:
     assert 49 == urgent.amount
 
 
+def test_low_priority_draws_at_once_only_what_no_region_keeps() -> None:
+    for in_use, given_ in ((80, 0), (40, 25)):
+        known = replace(owned(200, eu=100, us=100), policy=KEPT)
+        asked = {"eu": denying(80, low=50.0), "us": Need(in_use, seconds=5.0, largest=1)}
+        assert given_ == sum(move.amount for move in relieve(known, asked, {"eu"}, SHORT, 3).moves)
+
+
 def test_who_runs_short_at_low_priority_alone_gives_to_one_that_is_asked_for_more() -> None:
-    known = allocation(200, eu=100, us=100)
+    known = owned(200, eu=100, us=100)
     asked = {"eu": denying(100, high=1.0), "us": denying(80, low=50.0)}
     (move,) = relief(known, **asked).moves
     assert ("us", "eu") == (move.source, move.target)
     assert 0 < move.amount <= 20
-    requested = allocation(200, eu=100, us=100, moves=[Move("1", "us", "eu", 7)])
+    requested = owned(200, eu=100, us=100, moves=[Move("1", "us", "eu", 7)])
     assert (PlannedMove("us", "eu", 7),) == relieve(requested, asked, {"us"}, SHORT, 3).moves
     assert () == relieve(requested, asked | {"us": denying(100, normal=1.0)}, {"us"}, SHORT, 3).moves

@@ -20,8 +20,8 @@ class Situation(StrEnum):
     DRAINING = "draining: keeps what it uses, the rest goes to the others"
     COLLECTING = "even what is in use exceeds the limit: gives back what it does not use"
     SCARCE = (
-        "not everybody can have what they want: what is not in use is shared by weight, up to what each wants, "
-        "what was denied at high priority before and at low priority after the rest"
+        "not everybody can have what they want: what is not in use is shared by weight, up to what each wants; what is "
+        "wanted at high priority comes first, and at low priority last"
     )
     CONTENT = "gets what it wants, and its part of the rest by weight"
 
@@ -58,7 +58,7 @@ def explain(
 ) -> Explanation:
     """By the planner's own functions: it says what a round would do with this demand, not what one has done."""
     wishes = {
-        region: wish_of(need, regions[region], allocation.limit, policy, round_s)
+        region: wish_of(need, regions[region], allocation.limit, policy, round_s, quota=allocation.policy)
         for region, need in needs.items()
         if region in regions and not regions[region].frozen
     }

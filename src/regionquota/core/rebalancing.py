@@ -8,11 +8,12 @@ evenly stays in the pool, where small limits live altogether.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate, product
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from regionquota.core.allocation import Allocation
-from regionquota.core.demand import Need
+from regionquota.core.demand import LAST_TURN, Need, turn_of
+from regionquota.core.policy import DEFAULT_POLICY, Priority, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, Region
 
 
@@ -57,19 +58,24 @@ class Plan:
 
 NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
+_TIERS: Final = 5
 
 
 class Wish(NamedTuple):
-    """`floor` is in use and never asked for; `want` is at least that. Between them `high` units were denied at high
-    priority, and come first; `low` at low priority, and come last.
+    """`floor` is in use and never asked for; `want` is at least that, and the last of `tiers`, if there are any: sizes
+    that rise, each of which everybody has before anybody gets more.
     """
 
     floor: int
     want: int
     weight: int
     urgent: bool
-    high: int = 0
-    low: int = 0
+    tiers: tuple[int, ...] = ()
+
+    @property
+    def presses(self) -> bool:
+        """Something is denied at high priority."""
+        return bool(self.tiers) and self.tiers[0] > self.floor
 
 
 def plan(
@@ -87,7 +93,8 @@ def plan(
     known = [region for region in needs if region in regions and not regions[region].frozen]
     ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
     wishes = {
-        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s) for region in known
+        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s, allocation.policy)
+        for region in known
     }
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
@@ -109,7 +116,7 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
-        return _fill_by_priority(wishes, capacity)
+        return _fill_in_turn(wishes, capacity)
     return _spread(wishes, max(0, capacity - pool - wants))
 
 
@@ -123,7 +130,13 @@ def foreseen(need: Need, seconds: float) -> int:
 
 
 def wish_of(
-    need: Need, state: RegionState, limit: int, policy: Policy, round_s: float, ahead_s: float | None = None
+    need: Need,
+    state: RegionState,
+    limit: int,
+    policy: Policy,
+    round_s: float,
+    ahead_s: float | None = None,
+    quota: QuotaPolicy = DEFAULT_POLICY,
 ) -> Wish:
     """`ahead_s`: some weigh more than others, and want so long ahead what they are entitled to.
 
@@ -131,18 +144,34 @@ def wish_of(
     """
     if state.draining:
         return Wish(need.in_use, need.in_use, 0, urgent=False)
+    want = _wanted(need, limit, policy, round_s, ahead_s)
+    wish = Wish(need.in_use, want, state.weight, need.denied > need.denied_low)
+    if quota.low_fill_percent == 100 and not need.denied_high and not need.denied_low:
+        return wish
+    # What is denied at low alone leaves the others all the room that is kept for them: then nothing that grows presses.
+    growth = 0.0 if turn_of(need) == LAST_TURN else need.growth
+    without_low = need._replace(growth=growth, denied=max(0.0, need.denied - need.denied_low))
+    usual = _wanted(without_low, limit, policy, round_s, ahead_s)
+    ahead = min(round_s, need.seconds)
+    reached = (
+        min(usual, need.in_use + math.ceil(need.denied_high * ahead)),
+        quota.slice_for(need.in_use, Priority.NORMAL),
+        quota.slice_for(usual, Priority.NORMAL),
+        quota.slice_for(need.in_use, Priority.LOW),
+        max(want, quota.slice_for(need.in_use + math.ceil(need.denied_low * ahead), Priority.LOW)),
+    )
+    most = max(limit, need.in_use)
+    tiers = tuple(accumulate((min(size, most) for size in reached), max))
+    return wish._replace(want=tiers[-1], tiers=tiers)
+
+
+def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: float | None) -> int:
     ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
     growth = max(0.0, need.growth) * ahead * policy.growth_rounds
     margin = policy.variance * math.sqrt(need.in_use)
     extra = math.ceil(growth + margin + need.denied * ahead)
     wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
-    wish = Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > need.denied_low)
-    if need.denied_high or need.denied_low:
-        rest = need._replace(denied=max(0.0, need.denied - need.denied_low), denied_low=0.0, denied_high=0.0)
-        usual = wish_of(rest, state, limit, policy, round_s, ahead_s).want
-        high = min(need.in_use + math.ceil(need.denied_high * ahead), usual) - need.in_use
-        return wish._replace(high=high, low=wish.want - usual)
-    return wish
+    return min(wanted, max(limit, need.in_use))
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
@@ -151,19 +180,26 @@ def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
 
 
-def _fill_by_priority(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
-    """What is not in use goes to what was denied at high priority first, and last to what was at low."""
-    if not any(wish.high or wish.low for wish in wishes.values()):
+def _fill_in_turn(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
+    """What is not in use goes first to what was denied at high priority; then to what normal ones leave to these, and
+    to what they want; then to what low ones leave to both, and last to what these want.
+    """
+    if not any(wish.tiers for wish in wishes.values()):
         return _fill(wishes, capacity)
-    stages = [
-        {region: wish.floor + (wish.high if wish.weight else 0) for region, wish in wishes.items()},
-        {region: wish.want - wish.low if wish.weight else wish.floor for region, wish in wishes.items()},
-    ]
-    for tops in stages:
+    tiers = {region: _tiers(wish) for region, wish in wishes.items()}
+    for tier in range(_TIERS):
+        tops = {region: reached[tier] for region, reached in tiers.items()}
         if capacity <= sum(tops.values()):
-            return _fill({region: wish._replace(want=tops[region]) for region, wish in wishes.items()}, capacity)
+            break
         wishes = {region: wish._replace(floor=tops[region]) for region, wish in wishes.items()}
-    return _fill(wishes, capacity)
+    return _fill({region: wish._replace(want=tops[region]) for region, wish in wishes.items()}, capacity)
+
+
+def _tiers(wish: Wish) -> tuple[int, ...]:
+    """Who weighs nothing gets nothing but what is in use."""
+    if not wish.weight:
+        return (*[wish.floor] * (_TIERS - 1), wish.want)
+    return wish.tiers or (wish.floor, wish.floor, wish.want, wish.want, wish.want)
 
 
 def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
@@ -215,8 +251,8 @@ def _emit(
         if not takes and all(amount < idle for amount in gives.values()):
             return NOTHING
     takes, gives = _largest_first(takes), _largest_first(gives)
-    if any(wishes[region].high for region in takes):
-        takes = dict(sorted(takes.items(), key=lambda taker: not wishes[taker[0]].high))
+    if any(wishes[region].tiers for region in takes):
+        takes = dict(sorted(takes.items(), key=lambda taker: not wishes[taker[0]].presses))
 
     def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
         return donor in draining or amount >= useful_from[target]

@@ -6,6 +6,7 @@ from typing import Final
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import LAST_TURN, Need, turn_of
+from regionquota.core.policy import Priority
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Plan, PlannedMove, RegionState, foreseen
 
@@ -37,12 +38,12 @@ def relieve(
 
     So much that both have the same time left until they run out, at the rate at which they are asked now; from several
     regions if one has not got what is asked for at once. Who denies at high priority is served first. Who does so at
-    low alone is served last, and with what others do not need: what is denied so is no rate. Nothing below `smallest`
-    units moves, but to a region that cannot serve a single request; and nothing that a donor which weighs more will
-    need of its share of the limit in the `period_s` that are left of the accounting period. A move that was requested
-    before still stands, unless its donor runs short itself (not at low priority alone: that one may give, too), or it
-    names a region that is frozen by now. While a lowered limit is being collected nobody is relieved: what is given
-    back would be in use again before it is collected.
+    low alone is served last, and with what others neither keep nor need: what is denied so is no rate. Nothing below
+    `smallest` units moves, but to a region that cannot serve a single request; and nothing that a donor which weighs
+    more will need of its share of the limit in the `period_s` that are left of the accounting period. A move that was
+    requested before still stands, unless its donor runs short itself (not at low priority alone: that one may give,
+    too), or it names a region that is frozen by now. While a lowered limit is being collected nobody is relieved: what
+    is given back would be in use again before it is collected.
     """
     thawed = [
         move for move in allocation.moves if not any(_is_frozen(one, regions) for one in (move.source, move.target))
@@ -65,7 +66,8 @@ def relieve(
     for region in sorted(short, key=lambda name: (turns[name], name)):
         if region not in sides or regions[region].draining or region in busy:
             continue
-        taker = replace(sides[region], size=max(1, sides[region].size))
+        seen = _seen_at(turns[region], sides, allocation, needs)
+        taker = replace(seen[region], size=max(1, sides[region].size))
         if pool:
             grants[region], pool = pool, 0
             taker = replace(taker, left=taker.left + grants[region])
@@ -73,9 +75,9 @@ def relieve(
                 continue
         donors = {}
         for other in sides.keys() - {region, *busy, *(short if turns[region] == LAST_TURN else pressed)}:
-            donors[other] = sides[other]
+            donors[other] = seen[other]
             if period_s is not None and regions[other].weight > regions[region].weight:
-                donors[other] = _beyond(entitled[other], sides[other], needs[other], period_s)
+                donors[other] = _beyond(entitled[other], seen[other], needs[other], period_s)
         given = _given(taker, donors, smallest)
         moves += [PlannedMove(donor, region, amount) for donor, amount in given.items()]
         if given:
@@ -93,6 +95,19 @@ def _beyond(entitled: int, donor: _Side, need: Need, period_s: float) -> _Side:
     """Without what the donor will need of what it is entitled to."""
     kept = max(0, min(entitled, foreseen(need, period_s)) - need.in_use)
     return replace(donor, left=max(0, donor.left - kept))
+
+
+def _seen_at(
+    turn: int, sides: Mapping[Region, _Side], allocation: Allocation, needs: Mapping[Region, Need]
+) -> Mapping[Region, _Side]:
+    """Who denies at low priority alone gets nothing that is kept for higher ones, here or where it comes from."""
+    if turn != LAST_TURN:
+        return sides
+
+    def left(region: Region) -> int:
+        return max(0, allocation.slice_of(region) - allocation.policy.slice_for(needs[region].in_use, Priority.LOW))
+
+    return {region: replace(side, left=min(side.left, left(region))) for region, side in sides.items()}
 
 
 def _side(slice_: int, need: Need, weight: int) -> _Side:
