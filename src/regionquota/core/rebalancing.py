@@ -59,6 +59,7 @@ class Plan:
 NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
 _TIERS: Final = 5
+_KEPT_TIERS: Final = (1, 3)
 
 
 class Wish(NamedTuple):
@@ -192,7 +193,18 @@ def _fill_in_turn(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Regio
         if capacity <= sum(tops.values()):
             break
         wishes = {region: wish._replace(floor=tops[region]) for region, wish in wishes.items()}
-    return _fill({region: wish._replace(want=tops[region]) for region, wish in wishes.items()}, capacity)
+    bounded = {region: wish._replace(want=tops[region]) for region, wish in wishes.items()}
+    return _keep_alike(bounded, capacity) if tier in _KEPT_TIERS else _fill(bounded, capacity)
+
+
+def _keep_alike(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
+    """Everybody keeps the same part of what is to be kept: by sizes alone the largest would keep nothing."""
+    rest = capacity - sum(wish.floor for wish in wishes.values())
+    parts = {
+        region: Wish(0, wish.want - wish.floor, wish.weight * (wish.want - wish.floor), urgent=False)
+        for region, wish in wishes.items()
+    }
+    return {region: wishes[region].floor + part for region, part in _fill(parts, rest).items()}
 
 
 def _tiers(wish: Wish) -> tuple[int, ...]:

@@ -189,7 +189,7 @@ def share_by_region(share: float | Mapping[str, float], regions: Iterable[str]) 
 def _check_priorities(scenario: Scenario, where: str) -> None:
     regions = scenario.regions or ("every region",)
     high, low = (share_by_region(one, regions) for one in (scenario.demand.high, scenario.demand.low))
-    for region in high.keys() & low.keys():
+    for region in sorted(high.keys() & low.keys()):
         if high[region] + low[region] > 1:
             raise InvalidRequest("scenario", f"{where}: demand.high and demand.low of {region} must not be above 1")
     quota = scenario.quota
