@@ -1,5 +1,6 @@
 """What the planner makes of denials at high and low priority, and that without any it plans what it always did."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -25,7 +26,7 @@ from regionquota.core.allocation import Allocation, Move
 from regionquota.core.demand import Need
 from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import Plan, PlannedMove, Policy, RegionState, Wish, plan, sizes, wish_of
+from regionquota.core.rebalancing import Plan, PlannedMove, Policy, RegionState, Wish, foreseen, plan, sizes, wish_of
 from regionquota.core.relief import relieve
 
 
@@ -108,6 +109,38 @@ def test_more_demand_of_high_priority_never_means_less(
         assert size([*asked[:who], raised, *asked[who + 1 :]]) >= size(asked) - len(REGIONS)
 
 
+def _wish_without_priorities(
+    need: Need,
+    state: RegionState,
+    limit: int,
+    policy: Policy,
+    round_s: float,
+    ahead_s: float | None,
+    _quota: QuotaPolicy,
+) -> Wish:
+    """As it was before there were any."""
+    if state.draining:
+        return Wish(need.in_use, need.in_use, 0, urgent=False)
+    ahead = min(round_s, need.seconds)
+    growth = max(0.0, need.growth) * ahead * policy.growth_rounds
+    margin = policy.variance * math.sqrt(need.in_use)
+    extra = math.ceil(growth + margin + need.denied * ahead)
+    wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
+    return Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > 0)
+
+
+def _sizes_without_priorities(known: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
+    kept = sum(size for region, size in known.slices.items() if region not in wishes)
+    capacity = known.limit - known.retired_units - kept
+    pool = int(known.limit * policy.pool_share)
+    wants = sum(wish.want for wish in wishes.values())
+    if capacity <= sum(wish.floor for wish in wishes.values()):
+        return {region: min(known.slice_of(region), wish.floor) for region, wish in wishes.items()}
+    if capacity <= wants:
+        return rebalancing._fill(wishes, capacity)
+    return rebalancing._spread(wishes, max(0, capacity - pool - wants))
+
+
 @given(
     allocations(),
     st.dictionaries(st.sampled_from(REGIONS), needs),
@@ -124,7 +157,8 @@ def test_without_priorities_everything_is_planned_as_by_one_filling(
 ) -> None:
     planned = plan(known, wants, regions, policy, ROUND_S, period_s)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rebalancing, "_fill_in_turn", rebalancing._fill)
+        patched.setattr(rebalancing, "wish_of", _wish_without_priorities)
+        patched.setattr(rebalancing, "sizes", _sizes_without_priorities)
         assert planned == plan(known, wants, regions, policy, ROUND_S, period_s)
 
 
@@ -171,6 +205,15 @@ def test_low_priority_draws_nothing_that_another_region_keeps_for_higher_ones() 
     asked = calm._replace(denied=1000.0, seconds=ROUND_S)
     wishes["us"] = wish_of(asked, RegionState(), 200_000, policy, ROUND_S, quota=KEPT)
     assert 200_000 - 100_000 <= sizes(split(200_000), wishes, policy)["eu"] <= 200_000 - 70_000
+
+
+def test_what_is_kept_for_claims_is_not_for_low_priority_nor_for_what_regions_keep() -> None:
+    policy = Policy(pool_share=0.1, variance=0.0)
+    low = Need(50, denied=9.0, denied_low=9.0, seconds=ROUND_S)
+    assert 180 == sum(aims(200, policy, eu=low, us=low).values())
+    assert 200 == sum(aims(200, policy, eu=low._replace(denied_low=0.0), us=low._replace(denied_low=0.0)).values())
+    wishes = {name: wish_of(Need(80), RegionState(), 200, policy, ROUND_S, quota=KEPT) for name in ("eu", "us")}
+    assert {"eu": 90, "us": 90} == sizes(split(200), wishes, policy)
 
 
 def test_what_is_kept_is_no_reason_to_deny_normal_ones_elsewhere() -> None:

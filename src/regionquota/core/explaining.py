@@ -63,9 +63,10 @@ def explain(
         if region in regions and not regions[region].frozen
     }
     aims = sizes(allocation, wishes, policy)
-    shared = _shared(
-        allocation, sum(wish.floor for wish in wishes.values()), sum(w.want for w in wishes.values()), wishes
-    )
+    wants = sum(wish.want for wish in wishes.values())
+    if any(wish.tiers for wish in wishes.values()):
+        wants += int(allocation.limit * policy.pool_share)  # which is left to claims before all have what they want
+    shared = _shared(allocation, sum(wish.floor for wish in wishes.values()), wants, wishes)
     found = []
     for region in sorted({*allocation.slices, *regions}):
         state, need, wish = regions.get(region), needs.get(region), wishes.get(region)

@@ -60,6 +60,8 @@ NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
 _TIERS: Final = 5
 _KEPT_TIERS: Final = (1, 3)
+_FROM_POOL: Final = 3
+"""From this tier on nobody gets what is kept for claims."""
 
 
 class Wish(NamedTuple):
@@ -116,8 +118,11 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
     if capacity <= floors:
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
-    if capacity <= wants:
-        return _fill_in_turn(wishes, capacity)
+    if any(wish.tiers for wish in wishes.values()):
+        if capacity - pool <= wants:
+            return _fill_in_turn(wishes, capacity, pool)
+    elif capacity <= wants:
+        return _fill(wishes, capacity)
     return _spread(wishes, max(0, capacity - pool - wants))
 
 
@@ -181,15 +186,15 @@ def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
 
 
-def _fill_in_turn(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
+def _fill_in_turn(wishes: Mapping[Region, Wish], capacity: int, pool: int) -> Mapping[Region, int]:
     """What is not in use goes first to what was denied at high priority; then to what normal ones leave to these, and
     to what they want; then to what low ones leave to both, and last to what these want.
     """
-    if not any(wish.tiers for wish in wishes.values()):
-        return _fill(wishes, capacity)
     tiers = {region: _tiers(wish) for region, wish in wishes.items()}
     for tier in range(_TIERS):
         tops = {region: reached[tier] for region, reached in tiers.items()}
+        if tier == _FROM_POOL:
+            capacity = max(capacity - pool, sum(wish.floor for wish in wishes.values()))
         if capacity <= sum(tops.values()):
             break
         wishes = {region: wish._replace(floor=tops[region]) for region, wish in wishes.items()}
