@@ -85,13 +85,13 @@ def _priorities(found: Report) -> list[str]:
     if not rows:
         return []
     quota = found.scenario.quota
-    return [
-        "<h2>By priority</h2>",
-        f"<p>Requests of normal priority may fill {quota.normal_fill_percent} % of each region's slice, those of low "
-        f"priority {quota.low_fill_percent} %, those of high priority all.</p>",
-        '<div class="wide"><table><thead><tr><th>policy</th><th>priority</th><th>admitted</th><th>denied</th></tr>'
-        f"</thead><tbody>{rows}</tbody></table></div>",
-    ]
+    text = (
+        f"Requests of normal priority may fill {quota.normal_fill_percent} % of each region's slice, those of low "
+        f"priority {quota.low_fill_percent} %, those of high priority all."
+    )
+    head = "<th>policy</th><th>priority</th><th>admitted</th><th>denied</th>"
+    table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return ["<h2>By priority</h2>", f"<p>{text}</p>", table]
 
 
 def _row(name: str, figures: Figures) -> str:
