@@ -25,7 +25,8 @@ from regionquota.core.demand import Demand
 from regionquota.core.eviction import Eviction
 from regionquota.core.periods import Calendar, Period
 from regionquota.core.policy import Enforcement, QuotaPolicy, Refill
-from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
+from regionquota.core.quota import MAX_AMOUNT, MAX_WEIGHT, Kind, QuotaKey
+from regionquota.core.region_rules import RegionRules
 from regionquota.errors import UnreadableDocument
 from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
 
@@ -85,6 +86,12 @@ policies = st.builds(
     parent=st.none() | names,
     guarantee=amounts,
     generation=st.integers(1, MAX_AMOUNT),
+    regions=st.dictionaries(
+        names,
+        st.builds(RegionRules, st.none() | st.integers(0, MAX_WEIGHT), st.just(0), st.none() | amounts)
+        | st.builds(RegionRules, floor=amounts),
+        max_size=3,
+    ),
 )
 
 
@@ -123,6 +130,13 @@ def test_a_document_of_a_release_without_policies_has_the_default_one() -> None:
     assert ALLOCATION == decode_allocation(KEY, json.dumps(fields).encode())
 
 
+def test_rules_for_regions_are_this_json() -> None:
+    rules = {"eu": RegionRules(300, 50, 200), "us": RegionRules(cap=0)}
+    raw = encode_allocation(replace(ALLOCATION, policy=replace(ALLOCATION.policy, regions=rules)))
+    assert raw.endswith(b'"generation":1,"regions":{"eu":{"weight":300,"floor":50,"cap":200},"us":{"cap":0}}}}')
+    assert rules == decode_allocation(KEY, raw).policy.regions
+
+
 def altered(**fields: Any) -> bytes:
     return json.dumps(json.loads(AS_JSON) | fields).encode()
 
@@ -155,6 +169,9 @@ def test_order_and_white_space_do_not_matter() -> None:
         (altered(slices={"eu": 901, "us": -1}), "Expected `int` >= 0"),
         (altered(slices={"eu\x00": 900}), "matching regex"),
         (altered(moves=[{"id": "\x00", "from": "eu", "to": "us", "amount": 1}]), "matching regex"),
+        (altered(policy={"regions": {"eu": {"floor": 2, "cap": 1}}}), "floor 2 is above cap 1"),
+        (altered(policy={"regions": {"eu": {"weight": -1}}}), "weight is -1"),
+        (altered(policy={"regions": {"eu": {"floor": 2**63}}}), "out of range"),
         (altered(epoch=2**31), "Expected `int` <= 2147483647"),
         (altered(moves=[{"id": "m1", "from": "eu", "to": "eu", "amount": 1}]), "move m1"),
     ],

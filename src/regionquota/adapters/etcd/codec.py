@@ -6,7 +6,7 @@ which older releases refuse to read.
 """
 
 from collections.abc import Container, Iterator, Sequence
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -191,9 +191,18 @@ def encode_allocation(allocation: Allocation) -> bytes:
         slices=dict(allocation.slices),
         moves=[_Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in allocation.moves],
         epoch=allocation.epoch,
-        policy=allocation.policy,
+        policy=policy_out(allocation.policy),
     )
     return _encoder.encode(document)
+
+
+def policy_out(policy: QuotaPolicy) -> Any:
+    """To be encoded in its place: without rules for regions it is written as before there were any."""
+    if policy.regions:
+        return policy
+    plain = msgspec.to_builtins(policy)
+    del plain["regions"]
+    return plain
 
 
 def decode_allocation(key: bytes, raw: bytes) -> Allocation:
