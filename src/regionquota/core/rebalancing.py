@@ -7,13 +7,15 @@ evenly stays in the pool, where small limits live altogether.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
+from regionquota.core.floors_and_caps import floors_in_force
 from regionquota.core.quota import MAX_AMOUNT, Region
+from regionquota.core.region_rules import RegionRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,16 @@ _FEW_UNITS: Final = 10
 
 
 class Wish(NamedTuple):
-    """`floor` is in use and never asked for; `want` is at least that."""
+    """`floor` is in use and never asked for; `want` is at least that. Where the quota has rules for the region, it gets
+    `least` before others get what they want, and `most` at the most; `want` lies between these.
+    """
 
     floor: int
     want: int
     weight: int
     urgent: bool
+    least: int = 0
+    most: int = MAX_AMOUNT
 
 
 def plan(
@@ -76,21 +82,29 @@ def plan(
     round_s: float,
     period_s: float | None = None,
 ) -> Plan:
-    """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have.
+    """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have; one that has not
+    reported is given what it lacks of its floor.
 
     `period_s` is left of the accounting period, None if it has no end.
     """
+    rules = allocation.policy.regions
+    if rules:
+        regions = weighed(regions, rules)
     known = [region for region in needs if region in regions and not regions[region].frozen]
     ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
     wishes = {
         region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s) for region in known
     }
+    if rules:
+        wishes = ruled(wishes, allocation, regions)
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
     idle = max(1, int(allocation.limit * policy.idle_move_share))
     if all(need.growth == 0 and need.denied == 0 for need in needs.values()):
         idle = _idle_at_rest(idle)
     draining = {region for region in wishes if regions[region].draining}
+    if rules:  # what is above a cap goes like what drains, however little it is
+        draining |= {region for region, wish in wishes.items() if allocation.slice_of(region) > wish.most}
     return _emit(allocation, wanted, wishes, draining, smallest, idle)
 
 
@@ -105,12 +119,47 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
-        return _fill(wishes, capacity)
-    return _spread(wishes, max(0, capacity - pool - wants))
+        return _fill(_with_floors(wishes, capacity) if allocation.policy.regions else wishes, capacity)
+    rest = max(0, capacity - pool - wants)
+    return _spread_below_caps(wishes, rest) if allocation.policy.regions else _spread(wishes, rest)
 
 
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
     return len({region.weight for region in regions if not region.draining}) <= 1
+
+
+def weighed(regions: Mapping[Region, RegionState], rules: Mapping[Region, RegionRules]) -> Mapping[Region, RegionState]:
+    """With the weights that the quota has of its own."""
+    own = {region: rule.weight for region, rule in rules.items() if rule.weight is not None and region in regions}
+    return {**regions, **{region: replace(regions[region], weight=weight) for region, weight in own.items()}}
+
+
+def ruled(
+    wishes: Mapping[Region, Wish], allocation: Allocation, regions: Mapping[Region, RegionState]
+) -> dict[Region, Wish]:
+    """Within floors and caps, which mean nothing to a region that drains.
+
+    Of a region that has said nothing it is only certain that what it owns may be in use.
+    """
+
+    def takes_part(region: Region) -> bool:
+        return region in regions and not regions[region].frozen and not regions[region].draining
+
+    floors, bound = floors_in_force(allocation, takes_part), dict(wishes)
+    for region, rules in allocation.policy.regions.items():
+        floor, owned = floors.get(region, 0), allocation.slice_of(region)
+        if region in wishes and takes_part(region):
+            bound[region] = _within(wishes[region], floor, rules.cap, owned)
+        elif owned < floor:
+            bound[region] = _within(Wish(owned, owned, 0, urgent=False), floor, rules.cap, owned)
+    return bound
+
+
+def _within(wish: Wish, floor: int, cap: int | None, owned: int) -> Wish:
+    least = max(wish.floor, floor)
+    most = MAX_AMOUNT if cap is None else max(wish.floor, cap)
+    want = max(least, min(wish.want, most))
+    return wish._replace(want=want, urgent=wish.urgent or owned < floor, least=least, most=most)
 
 
 def foreseen(need: Need, seconds: float) -> int:
@@ -139,6 +188,21 @@ def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     """Everybody has what they want; the rest is spread by weight."""
     weights = sum(wish.weight for wish in wishes.values())
     return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
+
+
+def _spread_below_caps(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
+    """What one has no room for below its cap is spread over the others; the pool keeps what nobody has."""
+    room = {region: Wish(0, min(rest, wish.most - wish.want), wish.weight, False) for region, wish in wishes.items()}
+    more = _fill(room, rest)
+    return {region: wish.want + more[region] for region, wish in wishes.items()}
+
+
+def _with_floors(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, Wish]:
+    """A floor binds as what is in use does. If not all fit beside that, each gets the same part of its floor."""
+    floors = {region: max(wish.floor, wish.least) for region, wish in wishes.items()}
+    if sum(floors.values()) <= capacity:
+        return {region: wish._replace(floor=floors[region]) for region, wish in wishes.items()}
+    return {region: Wish(wish.floor, floors[region], floors[region], False) for region, wish in wishes.items()}
 
 
 def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
@@ -190,6 +254,8 @@ def _emit(
         if not takes and all(amount < idle for amount in gives.values()):
             return NOTHING
     takes, gives = _largest_first(takes), _largest_first(gives)
+    if allocation.policy.regions:  # what lacks of a floor goes before what others want
+        takes = dict(sorted(takes.items(), key=lambda item: allocation.slice_of(item[0]) >= wishes[item[0]].least))
 
     def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
         return donor in draining or amount >= useful_from[target]
