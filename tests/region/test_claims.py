@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from tests.clocks import HandClock
+from tests.core.builders import allocation
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
@@ -18,7 +19,9 @@ from regionquota.core.allocation import (
     new_allocation,
     request_moves,
 )
+from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.region_rules import RegionRules
 from regionquota.errors import EtcdUnavailable, WentBackwards
 from regionquota.ports import Fence, Stored
 from regionquota.region.claims import PARALLEL, UNHEARD_S, UNKNOWN_FOR_S, Claims
@@ -66,6 +69,7 @@ class World:
     got: list[int] = field(default_factory=list)
     cried: list[tuple[QuotaKey, int]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    absent: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.etcd = CountingCoordination(self.clock)
@@ -82,6 +86,7 @@ class World:
             share=0.5,
             join_timeout_s=0.2,
             allowed=lambda: self.allowed,
+            takes_part=lambda region: region not in self.absent,
             on_claim=self.got.append,
             on_lack=lambda key, available: self.cried.append((key, available)),
         )
@@ -316,3 +321,61 @@ async def test_many_quotas_that_run_short_are_served_by_a_few_tasks() -> None:
     await world.claims.serve()
     assert [5] * len(keys) == [held.slice for held in await world.store.holdings()]
     assert most <= PARALLEL
+
+
+# -- rules of the quota for single regions --
+
+
+async def ruled(world: World, limit: int, slices: dict[str, int] | None = None, **rules: RegionRules) -> None:
+    known = allocation(limit, policy=QuotaPolicy(regions=rules), **(slices or {}))
+    revision, _ = await world.etcd.read(QUOTA)
+    assert await world.etcd.swap(QUOTA, revision, known)
+    await world.follower.relist()
+
+
+async def test_a_first_use_claims_no_more_than_to_the_cap(world: World) -> None:
+    await ruled(world, 100, eu=RegionRules(cap=20))
+    await world.claims.join(QUOTA, 60)
+    assert 20 == await world.slice()
+
+
+async def test_a_first_use_leaves_what_others_lack_of_their_floors(world: World) -> None:
+    await ruled(world, 100, {"ap": 10}, us=RegionRules(floor=50), ap=RegionRules(floor=20))
+    await world.claims.join(QUOTA, 60)
+    assert 30 == await world.slice()
+
+
+async def test_the_floor_of_a_region_that_takes_no_part_holds_nothing_back(world: World) -> None:
+    world.absent.add("us")
+    await ruled(world, 100, us=RegionRules(floor=50))
+    await world.claims.join(QUOTA, 100)
+    assert 100 == await world.slice()
+
+
+async def test_its_own_floor_may_be_claimed_whatever_others_lack(world: World) -> None:
+    await ruled(world, 3, **dict.fromkeys(("eu", "us", "ap"), RegionRules(floor=1)))
+    await world.claims.join(QUOTA)
+    assert 1 == await world.slice()
+
+
+async def test_a_region_that_owns_all_that_it_may_asks_nobody(world: World) -> None:
+    await ruled(world, 100, {"eu": 20}, eu=RegionRules(cap=20))
+    reads = world.etcd.reads
+    world.claims.run_short(QUOTA, 5, lacking=5)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await world.claims.serve()
+    assert ([], reads) == (world.cried, world.etcd.reads)
+
+
+async def test_what_others_lack_of_their_floors_is_cried_for(world: World) -> None:
+    await ruled(world, 100, {"eu": 20, "ap": 40}, us=RegionRules(floor=40))
+    world.claims.run_short(QUOTA, 5, lacking=5)
+    assert [QUOTA] == world.quotas
+
+
+async def test_a_claim_that_reaches_the_cap_does_not_cry(world: World) -> None:
+    await ruled(world, 100, {"eu": 10}, eu=RegionRules(cap=12))
+    world.claims.run_short(QUOTA, 5)
+    await world.claims.serve()
+    assert (12, []) == (await world.slice(), world.cried)

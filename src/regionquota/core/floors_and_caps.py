@@ -25,7 +25,13 @@ def below_floor(allocation: Allocation) -> frozenset[Region]:
 
 
 def within_reach(allocation: Allocation, region: Region, takes_part: TakesPart) -> int:
-    """What of the pool `region` may take: not what others lack of their floors, and no more than to its cap.
+    """What of the pool `region` may take: what is free for it, up to its cap."""
+    free = free_for(allocation, region, takes_part)
+    return min(free, room_below_cap(allocation, region)) if free else 0
+
+
+def free_for(allocation: Allocation, region: Region, takes_part: TakesPart) -> int:
+    """What of the pool is not kept for others, who lack it of their floors.
 
     What it lacks of its own floor it may take in any case: who comes first is served first.
     """
@@ -35,7 +41,7 @@ def within_reach(allocation: Allocation, region: Region, takes_part: TakesPart) 
     floors = floors_in_force(allocation, takes_part)
     lacking = {name: max(0, floor - allocation.slice_of(name)) for name, floor in floors.items()}
     own = lacking.pop(region, 0)
-    return min(max(own, pool - sum(lacking.values())), pool, room_below_cap(allocation, region))
+    return min(max(own, pool - sum(lacking.values())), pool)
 
 
 def room_below_cap(allocation: Allocation, region: Region) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
-from regionquota.core.floors_and_caps import floors_in_force
+from regionquota.core.floors_and_caps import TakesPart, floors_in_force
 from regionquota.core.quota import MAX_AMOUNT, Region
 from regionquota.core.region_rules import RegionRules
 
@@ -42,6 +42,10 @@ class RegionState:
     weight: int = 100
     frozen: bool = False
     draining: bool = False
+
+    @property
+    def takes_part(self) -> bool:
+        return not self.frozen and not self.draining
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,10 @@ def weigh_the_same(regions: Iterable[RegionState]) -> bool:
     return len({region.weight for region in regions if not region.draining}) <= 1
 
 
+def taking_part(regions: Mapping[Region, RegionState]) -> TakesPart:
+    return lambda region: region in regions and regions[region].takes_part
+
+
 def weighed(regions: Mapping[Region, RegionState], rules: Mapping[Region, RegionRules]) -> Mapping[Region, RegionState]:
     """With the weights that the quota has of its own."""
     own = {region: rule.weight for region, rule in rules.items() if rule.weight is not None and region in regions}
@@ -141,10 +149,7 @@ def ruled(
 
     Of a region that has said nothing it is only certain that what it owns may be in use.
     """
-
-    def takes_part(region: Region) -> bool:
-        return region in regions and not regions[region].frozen and not regions[region].draining
-
+    takes_part = taking_part(regions)
     floors, bound = floors_in_force(allocation, takes_part), dict(wishes)
     for region, rules in allocation.policy.regions.items():
         floor, owned = floors.get(region, 0), allocation.slice_of(region)
