@@ -52,8 +52,8 @@ def test_the_order_in_which_they_are_said_makes_no_other_policy() -> None:
     [
         ({"eu": {"floor": 201}}, 1000, "regions.eu.floor", "the floor 201 must not be above the cap 200"),
         ({"eu": {"cap": 49}}, 1000, "regions.eu.cap", "the floor 50 must not be above the cap 49"),
-        ({"ap": {"floor": 951}}, 1000, "regions", "the floors add up to 1001, above the limit 1000"),
-        ({"us": {"weight": 1}}, 49, "regions", "the floors add up to 50, above the limit 49"),
+        ({"ap": {"floor": 951}}, 1000, "regions.ap.floor", "the floors add up to 1001, above the limit 1000"),
+        ({"ap": {"weight": 1}, "eu": {"floor": 51}}, 50, "regions.eu.floor", "add up to 51, above the limit 50"),
         ({f"r{n}": {"cap": 1} for n in range(MAX_RULED_REGIONS)}, 1000, "regions", "up to 64 regions, got 66"),
     ],
 )
@@ -71,6 +71,7 @@ def test_floors_that_fill_the_limit_are_fine_and_so_are_any_of_an_unlimited_quot
 
 def test_a_limit_that_is_lowered_below_the_floors_is_no_error() -> None:
     assert KNOWN.regions == amend(KNOWN, Kind.ALLOCATED, 10, {}).regions
+    assert 20 == amended({"us": {"cap": 20}}, limit=10)["us"].cap
 
 
 @pytest.mark.parametrize(

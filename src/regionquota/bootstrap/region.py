@@ -192,6 +192,7 @@ async def _running(
         commits.put,
         store,
         etcd.allocations,
+        etcd.directory,
         follower,
         claims,
         meter,

@@ -52,11 +52,12 @@ def amend_rules(
     rules = {region: rules[region] for region in sorted(rules) if rules[region] != NO_RULES}
     if len(rules) > MAX_RULED_REGIONS:
         raise InvalidRequest("regions", f"regions takes rules for up to {MAX_RULED_REGIONS} regions, got {len(rules)}")
+    raised = next((region for region, said in changes.items() if said and said.get("floor")), None)
     floors = sum(one.floor for one in rules.values())
-    if limit is not None and floors > limit:
+    if raised is not None and limit is not None and floors > limit:
+        field = f"regions.{raised}.floor"
         raise InvalidRequest(
-            "regions",
-            f"regions: the floors add up to {floors}, above the limit {limit}: lower some, or raise the limit",
+            field, f"{field}: the floors add up to {floors}, above the limit {limit}: lower some, or raise the limit"
         )
     return rules
 

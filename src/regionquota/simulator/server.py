@@ -85,7 +85,7 @@ def start_server(
         room.made(key)
 
     service = RegionService(
-        submit, store, far, follower, claims, meter, clock,
+        submit, store, far, far, follower, claims, meter, clock,
         budgets=Budgets(name, follower.policy_of), overdue=SweepOnDemand(store, clock, _SWEPT_AT_ONCE, freed),
         room=room, freed=freed, suspended=lambda _: None, low_water=settings.low_water,
     )  # fmt: skip
