@@ -7,6 +7,8 @@ from tests.core.builders import allocation
 
 from regionquota.cli.explaining import denial_in_words, frozen_in_words, in_words
 from regionquota.core.allocation import Allocation
+from regionquota.core.policy import QuotaPolicy
+from regionquota.core.region_rules import RegionRules
 from regionquota.ports import Frozen, FrozenBy
 
 
@@ -29,6 +31,12 @@ def test_a_denial_says_what_stood_in_the_way(denial: dict[str, Any], is_frozen: 
     said = denial_in_words("us", denial, allocation(100, us=9), is_frozen=is_frozen)
     assert said.startswith("us last denied at 2026-06-15T03:00:00Z: ")
     assert says in said
+
+
+def test_a_denial_at_the_cap_says_so() -> None:
+    capped = allocation(100, policy=QuotaPolicy(regions={"us": RegionRules(cap=9)}), us=9)
+    said = denial_in_words("us", denied(8, pool=50), capped, is_frozen=False)
+    assert said.endswith("8 did not fit into 7 of a slice of 9, which is all that its cap 9 lets it own")
 
 
 @pytest.mark.parametrize(

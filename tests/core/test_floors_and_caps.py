@@ -90,6 +90,12 @@ def test_a_weight_of_nought_with_a_floor_owns_just_the_floor() -> None:
 # -- floors --
 
 
+def test_a_floor_is_no_demand_beside_which_the_rest_is_spread() -> None:
+    known = ruled(1000, ap=RegionRules(floor=400), us=RegionRules(floor=100))
+    wants = {"eu": Need(), "us": Need(), "ap": Need()}
+    assert {"eu": 300, "us": 300, "ap": 400} == sizes_after(known, wants, policy=EXACT)
+
+
 def test_a_floor_goes_before_what_others_want_and_after_what_they_use() -> None:
     known = ruled(100, {"us": 100}, eu=RegionRules(floor=40))
     assert {"eu": 40, "us": 60} == sizes_after(known, {"eu": Need(), "us": Need(10, denied=100.0)})

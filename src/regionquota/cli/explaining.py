@@ -25,8 +25,9 @@ from regionquota.config import Config
 from regionquota.coordinator.rounds import state_of
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import needs
-from regionquota.core.explaining import Explained, Explanation, explain, lasts
+from regionquota.core.explaining import Explained, Explanation, explain, lasts, ruling_in_words
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
+from regionquota.core.region_rules import NO_RULES
 from regionquota.errors import InvalidRequest, Unavailable
 from regionquota.http.decoding import write_time
 from regionquota.ports import Frozen
@@ -136,7 +137,8 @@ def _show(
     )
     for one in found.regions:
         since = f" ({frozen_in_words(frozen[one.region])})" if one.region in frozen else ""
-        out.print(f"{one.region}: {one.situation.value}{since}", highlight=False, markup=False)
+        said = "; ".join([f"{one.situation.value}{since}", *ruling_in_words(one)])
+        out.print(f"{one.region}: {said}", highlight=False, markup=False)
     steps = [f"grant {amount:,} to {region}" for region, amount in found.next.grants.items()]
     steps += [f"ask {move.source} for {move.amount:,} for {move.target or 'the pool'}" for move in found.next.moves]
     out.print(f"the next plan would {', '.join(steps) or 'change nothing'}", highlight=False, markup=False)
@@ -158,6 +160,11 @@ def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Alloc
     """`denial` as `last_denial` of the HTTP API; what is said of the limit and of the region is as of now."""
     words = _WORDS.get(denial["reason"], denial["reason"]).format(**denial)
     if denial["reason"] == "OVER_LIMIT":
+        rules = allocation.policy.regions.get(region, NO_RULES)
+        if rules.cap is not None and denial["slice"] >= rules.cap:
+            return (
+                f"{region} last denied at {denial['at']}: {words}, which is all that its cap {rules.cap:,} lets it own"
+            )
         words += _elsewhere(denial, allocation, is_frozen=is_frozen)
     return f"{region} last denied at {denial['at']}: {words}"
 

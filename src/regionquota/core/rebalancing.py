@@ -67,7 +67,7 @@ _FEW_UNITS: Final = 10
 
 class Wish(NamedTuple):
     """`floor` is in use and never asked for; `want` is at least that. Where the quota has rules for the region, it gets
-    `least` before others get what they want, and `most` at the most; `want` lies between these.
+    `least` before others get what they want, and `most` at the most, which `want` is not above.
     """
 
     floor: int
@@ -76,6 +76,11 @@ class Wish(NamedTuple):
     urgent: bool
     least: int = 0
     most: int = MAX_AMOUNT
+
+    @property
+    def raised(self) -> "Wish":
+        """As if the floor of the quota was wanted."""
+        return self._replace(want=max(self.want, self.least))
 
 
 def plan(
@@ -118,14 +123,16 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
     capacity = allocation.limit - allocation.retired_units - kept
     pool = int(allocation.limit * policy.pool_share)
     floors = sum(wish.floor for wish in wishes.values())
-    wants = sum(wish.want for wish in wishes.values())
+    rules = allocation.policy.regions
+    raised = {region: wish.raised for region, wish in wishes.items()} if rules else wishes
+    wants = sum(wish.want for wish in raised.values())
     if capacity <= floors:
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
-        return _fill(_with_floors(wishes, capacity) if allocation.policy.regions else wishes, capacity)
+        return _fill(_with_floors(raised, capacity) if rules else wishes, capacity)
     rest = max(0, capacity - pool - wants)
-    return _spread_below_caps(wishes, rest) if allocation.policy.regions else _spread(wishes, rest)
+    return _spread_within(wishes, rest) if rules else _spread(wishes, rest)
 
 
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
@@ -163,8 +170,7 @@ def ruled(
 def _within(wish: Wish, floor: int, cap: int | None, owned: int) -> Wish:
     least = max(wish.floor, floor)
     most = MAX_AMOUNT if cap is None else max(wish.floor, cap)
-    want = max(least, min(wish.want, most))
-    return wish._replace(want=want, urgent=wish.urgent or owned < floor, least=least, most=most)
+    return wish._replace(want=min(wish.want, most), urgent=wish.urgent or owned < floor, least=least, most=most)
 
 
 def foreseen(need: Need, seconds: float) -> int:
@@ -195,10 +201,21 @@ def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
 
 
-def _spread_below_caps(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
-    """What one has no room for below its cap is spread over the others; the pool keeps what nobody has."""
-    room = {region: Wish(0, min(rest, wish.most - wish.want), wish.weight, False) for region, wish in wishes.items()}
-    more = _fill(room, rest)
+def _spread_within(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
+    """`rest` is left once everybody has what they want, or their floor. It is spread beside what is wanted; so who has
+    a floor gets more than that only if its weight gives it more.
+
+    What one has no room for below its cap is spread over the others; the pool keeps what nobody has.
+    """
+    lacking = {region: max(0, wish.least - wish.want) for region, wish in wishes.items()}
+    shared = rest + sum(lacking.values())
+    more = _fill(
+        {
+            region: Wish(lacking[region], min(shared, wish.most - wish.want), wish.weight, urgent=False)
+            for region, wish in wishes.items()
+        },
+        shared,
+    )
     return {region: wish.want + more[region] for region, wish in wishes.items()}
 
 
