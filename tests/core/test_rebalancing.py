@@ -186,6 +186,15 @@ def test_under_scarcity_the_whole_is_shared_and_not_what_is_left() -> None:
     assert {"eu": 55, "us": 40, "ap": 5} == after.slices
 
 
+def test_who_weighs_nothing_gets_what_is_left_once_the_others_have_what_they_want() -> None:
+    """So that wanting more never means less: a moment before, everybody had got what they wanted."""
+    regions = everybody | {"us": RegionState(weight=0)}
+    wants = {"eu": Need(growth=10.0), "us": Need(growth=11.0)}
+    assert {"eu": 150, "us": 150} == carried_out(
+        split(300), plan(split(300), wants, regions, POLICY, ROUND_S), wants
+    ).slices
+
+
 def test_who_weighs_more_is_left_what_it_will_need_of_the_period() -> None:
     allocation = split(300, eu=150, us=75, ap=75)
     wants = {"eu": Need(30, growth=3.0), "us": Need(70, growth=3.0), "ap": Need(70, growth=3.0)}

@@ -211,7 +211,12 @@ def _spread_within(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, 
     shared = rest + sum(lacking.values())
     more = _fill(
         {
-            region: Wish(lacking[region], min(shared, wish.most - wish.want), wish.weight, urgent=False)
+            region: Wish(
+                lacking[region],
+                min(shared, wish.most - wish.want) if wish.weight else lacking[region],
+                wish.weight,
+                urgent=False,
+            )
             for region, wish in wishes.items()
         },
         shared,
@@ -228,7 +233,8 @@ def _with_floors(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region
 
 
 def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
-    """Weighted max-min (water-filling) of `capacity`, nobody below the floor or above the want.
+    """Weighted max-min (water-filling) of `capacity`, nobody below the floor or above the want; who weighs nothing gets
+    what the others do not want.
 
     Exact, in as many steps as there are regions (Bitran and Hax, 1981): where the bounds are, the worse violated side
     is fixed, and what is left is shared among the others again.
@@ -248,7 +254,8 @@ def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
                 wish = open_.pop(region)
                 filled[region] = wish.floor if lacking >= idle else wish.want
                 rest -= filled[region]
-    return filled
+    last = {region: wish._replace(weight=1) for region, wish in wishes.items() if wish.weight == 0}
+    return {**filled, **_fill(last, rest + sum(wish.floor for wish in last.values()))} if last else filled
 
 
 def _emit(
