@@ -95,18 +95,19 @@ def explain(
         }
         return ruled(wishes, document, states)
 
+    def rulings(region: Region) -> Iterator[Ruling]:
+        for rule, value, less in _each_less(allocation, region):
+            without = sizes(less, wishes_of(less), policy).get(region, allocation.slice_of(region))
+            if region in aims and without != aims[region]:
+                yield Ruling(rule, value, without)
+
     wishes = wishes_of(allocation)
     aims = sizes(allocation, wishes, policy)
-    effective = weighed(regions, allocation.policy.regions)
-    shared = _shared(
-        allocation,
-        sum(wish.floor for wish in wishes.values()),
-        sum(wish.raised.want for wish in wishes.values()),
-        wishes,
-    )
+    shared = _shared(allocation, wishes)
+    states = weighed(regions, allocation.policy.regions)
     found = []
     for region in sorted({*allocation.slices, *regions}):
-        state, need, wish = effective.get(region), needs.get(region), wishes.get(region)
+        state, need, wish = states.get(region), needs.get(region), wishes.get(region)
         rules = allocation.policy.regions.get(region, NO_RULES)
         found.append(
             Explained(
@@ -121,14 +122,7 @@ def explain(
                 size=aims.get(region),
                 floor=rules.floor,
                 cap=rules.cap,
-                rulings=()
-                if region not in aims
-                else tuple(
-                    Ruling(rule, value, without)
-                    for rule, value, less in _each_less(allocation, region)
-                    if (without := sizes(less, wishes_of(less), policy).get(region, allocation.slice_of(region)))
-                    != aims[region]
-                ),
+                rulings=tuple(rulings(region)),
             )
         )
     return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s))
@@ -156,11 +150,12 @@ def ruling_in_words(one: Explained) -> list[str]:
     return said
 
 
-def _shared(allocation: Allocation, floors: int, wants: int, wishes: Mapping[Region, object]) -> Situation:
+def _shared(allocation: Allocation, wishes: Mapping[Region, Wish]) -> Situation:
     kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
     capacity = allocation.limit - allocation.retired_units - kept
-    if capacity <= floors:
+    if capacity <= sum(wish.floor for wish in wishes.values()):
         return Situation.COLLECTING
+    wants = sum(wish.raised.want for wish in wishes.values())
     return Situation.SCARCE if capacity <= wants else Situation.CONTENT
 
 
