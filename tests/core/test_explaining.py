@@ -77,7 +77,8 @@ def test_a_rule_that_decides_the_size_is_named_with_what_it_would_be_without() -
 
 
 def test_a_rule_that_makes_no_difference_is_not_named() -> None:
-    found = ruled(1000, {"eu": Need(), "us": Need()}, {}, eu=RegionRules(weight=100, floor=1, cap=900))
+    needs = {"eu": Need(), "us": Need(), "ap": Need()}
+    found = ruled(1000, needs, {}, eu=RegionRules(weight=100, floor=1, cap=900))
     assert [] == ruling_in_words(found["eu"])
 
 

@@ -90,10 +90,23 @@ def test_a_weight_of_nought_with_a_floor_owns_just_the_floor() -> None:
 # -- floors --
 
 
+THREE = dict.fromkeys(("eu", "us", "ap"), RegionState())
+
+
 def test_a_floor_is_no_demand_beside_which_the_rest_is_spread() -> None:
     known = ruled(1000, ap=RegionRules(floor=400), us=RegionRules(floor=100))
     wants = {"eu": Need(), "us": Need(), "ap": Need()}
-    assert {"eu": 300, "us": 300, "ap": 400} == sizes_after(known, wants, policy=EXACT)
+    assert {"eu": 300, "us": 300, "ap": 400} == sizes_after(known, wants, THREE, EXACT)
+
+
+def test_who_owns_a_floor_and_uses_nothing_gets_no_more_than_its_share_among_all() -> None:
+    """Else a floor in a region that never uses the quota would draw all of the pool there, as no other has reported."""
+    known = ruled(900, {"us": 400}, us=RegionRules(floor=400))
+    assert {"us": 400} == sizes_after(known, {"us": Need()}, THREE)
+    assert {"us": 400, "eu": 410} == sizes_after(known, {"us": Need(), "eu": Need(5)}, THREE)
+    assert 400 < sizes_after(known, {"us": Need(5)}, THREE)["us"]
+    known = ruled(900, {"us": 100}, us=RegionRules(floor=100))
+    assert {"us": 300} == sizes_after(known, {"us": Need()}, THREE)
 
 
 def test_a_floor_goes_before_what_others_want_and_after_what_they_use() -> None:

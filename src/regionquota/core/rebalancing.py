@@ -158,18 +158,23 @@ def ruled(
     """
     takes_part = taking_part(regions)
     floors, bound = floors_in_force(allocation, takes_part), dict(wishes)
+    weights = max(1, sum(state.weight for state in regions.values() if state.takes_part))
     for region, rules in allocation.policy.regions.items():
         floor, owned = floors.get(region, 0), allocation.slice_of(region)
         if region in wishes and takes_part(region):
-            bound[region] = _within(wishes[region], floor, rules.cap, owned)
+            share = max(floor, allocation.limit * regions[region].weight // weights)
+            bound[region] = _within(wishes[region], floor, rules.cap, owned, share)
         elif owned < floor:
-            bound[region] = _within(Wish(owned, owned, 0, urgent=False), floor, rules.cap, owned)
+            bound[region] = _within(Wish(owned, owned, 0, urgent=False), floor, rules.cap, owned, floor)
     return bound
 
 
-def _within(wish: Wish, floor: int, cap: int | None, owned: int) -> Wish:
-    least = max(wish.floor, floor)
+def _within(wish: Wish, floor: int, cap: int | None, owned: int, share: int) -> Wish:
     most = MAX_AMOUNT if cap is None else max(wish.floor, cap)
+    if floor and wish.want == 0 and owned <= share:
+        # It may own its floor and have no use for the quota: that is no reason to be given what others never asked for.
+        most = min(most, share)
+    least = max(wish.floor, floor)
     return wish._replace(want=min(wish.want, most), urgent=wish.urgent or owned < floor, least=least, most=most)
 
 
