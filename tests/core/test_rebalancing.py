@@ -122,7 +122,7 @@ def test_a_plan_carried_out_in_full_leaves_nothing_to_plan(
 @given(
     allocations(), st.dictionaries(st.sampled_from(REGIONS), needs), st.dictionaries(st.sampled_from(REGIONS), states)
 )
-def test_frozen_unknown_and_silent_regions_are_left_alone_but_for_what_these_lack_of_a_floor(
+def test_frozen_unknown_and_silent_regions_are_left_alone(
     allocation: Allocation, wants: dict[Region, Need], regions: dict[Region, RegionState]
 ) -> None:
     planned = plan(allocation, wants, regions, POLICY, ROUND_S)
