@@ -12,7 +12,7 @@ from regionquota.core.rebalancing import Plan, PlannedMove, RegionState, foresee
 _IDLE: Final = 1e-3
 """Units per second at least, so that an idle region has some time left and not endless."""
 _FEW: Final = 4.0
-"""Units more or less are no difference between two rates: as many are added to what each was asked for."""
+"""Requests more or less are no difference between two rates: as many are added to what each was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def relieve(
             if period_s is not None and regions[other].weight > regions[region].weight:
                 donors[other] = _beyond(entitled[other], sides[other], needs[other], period_s)
         given = _given(taker, donors, smallest)
-        moves += [PlannedMove(donor, region, amount) for donor, amount in given.items()]
+        moves += [PlannedMove(donor, region, amount, donors[donor].left) for donor, amount in given.items()]
         if given:
             busy |= {region, *given}
     return Plan(grants, tuple(moves))
@@ -93,7 +93,7 @@ def _beyond(entitled: int, donor: _Side, need: Need, period_s: float) -> _Side:
 
 def _side(slice_: int, need: Need, weight: int) -> _Side:
     """A rate counts by its weight, so that under scarcity who weighs more has more time left."""
-    rate = need.growth + need.denied + _FEW / max(1.0, need.seconds)
+    rate = need.growth + need.denied + _FEW * max(1, need.largest) / max(1.0, need.seconds)
     return _Side(max(0, slice_ - need.in_use), max(_IDLE, rate * weight), need.largest)
 
 

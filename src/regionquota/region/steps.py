@@ -122,4 +122,6 @@ async def claim(
         else:
             stored = Stored(key, written, changed)
     step = await carry_out(stored, me, allocations, region, now)
-    return amount, step if step.held is not None else replace(step, revision=stored.revision, allocation=stored.allocation)
+    if step.held is None:
+        step = replace(step, revision=stored.revision, allocation=stored.allocation)
+    return amount, step
