@@ -40,15 +40,15 @@ ALLOCATION = Allocation(
     pool=90,
     retired={"ap": Retired(10, 24_320)},
     slices={"eu": 600, "us": 300},
-    moves=[Move("m1", "eu", "us", 40, 1_800_000_000.5), Move("m2", "us", None, 1)],
+    moves=[Move("m1", "eu", "us", 40, 1_800_000_000.5, 60), Move("m2", "us", None, 1)],
     epoch=24_321,
 )
 
 AS_JSON = (
     '{"v":1,"kind":"consumable","plan":{"amount":1000,"version":3},"override":{"amount":null,"version":2},'
     '"limit":1000,"pool":90,"retired":{"ap":{"units":10,"epoch":24320}},"slices":{"eu":600,"us":300},"moves":['
-    '{"id":"m1","from":"eu","to":"us","amount":40,"requested_at":1800000000.5},'
-    '{"id":"m2","from":"us","to":null,"amount":1,"requested_at":0.0}],"epoch":24321,'
+    '{"id":"m1","from":"eu","to":"us","amount":40,"requested_at":1800000000.5,"believed":60},'
+    '{"id":"m2","from":"us","to":null,"amount":1,"requested_at":0.0,"believed":0}],"epoch":24321,'
     '"policy":{"calendar":{"period":"month","time_zone":"UTC"},"refill":null,"enforcement":"hard",'
     '"enforced_percent":100,"admission_open":true,"max_single":null,"min_ttl_s":null,"max_ttl_s":null,'
     '"max_overdraft":null,"parent":null,"guarantee":0,"generation":1}}'
@@ -58,6 +58,11 @@ AS_JSON = (
 def test_an_allocation_is_this_json() -> None:
     assert AS_JSON == encode_allocation(ALLOCATION).decode()
     assert ALLOCATION == decode_allocation(KEY, AS_JSON.encode())
+
+
+def test_a_move_that_says_nothing_of_what_was_believed_is_read() -> None:
+    before = AS_JSON.replace(',"believed":60', "").replace(',"believed":0', "")
+    assert [0, 0] == [move.believed for move in decode_allocation(KEY, before.encode()).moves]
 
 
 amounts = st.integers(0, MAX_AMOUNT)
@@ -71,6 +76,7 @@ moves = st.builds(
     target=st.none() | regions,
     amount=st.integers(1, MAX_AMOUNT),
     requested_at=st.floats(0, 4e9),
+    believed=amounts,
 )
 policies = st.builds(
     QuotaPolicy,

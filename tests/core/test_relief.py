@@ -35,7 +35,7 @@ def plan(
 def test_the_one_that_can_spare_most_gives() -> None:
     needs = {"eu": uses(100), "us": uses(60), "ap": uses(20)}
     made = plan(allocation(300, eu=100, us=100, ap=100), ["eu"], needs)
-    assert Plan({}, (PlannedMove("ap", "eu", 40),)) == made
+    assert Plan({}, (PlannedMove("ap", "eu", 40, 80),)) == made
 
 
 def test_both_have_the_same_time_left_afterwards() -> None:
@@ -119,16 +119,23 @@ def test_a_few_requests_more_or_less_make_no_difference() -> None:
     assert 60 == move.amount  # not all: 6 in five seconds beside 4
 
 
+def test_one_large_request_more_or_less_makes_as_little() -> None:
+    busy = Need(100, growth=20.0, seconds=5.0, largest=100)
+    needs = {"eu": busy, "us": busy._replace(in_use=0, growth=0.0)}
+    (move,) = plan(allocation(1100, eu=100, us=1000), ["eu"], needs).moves
+    assert 555 == move.amount  # 500 in five seconds beside four of 100
+
+
 def test_several_give_what_one_has_not_got() -> None:
     needs = {"eu": uses(100, largest=60), "us": uses(60, largest=0), "ap": uses(70, largest=0)}
     made = plan(allocation(300, eu=100, us=100, ap=100), ["eu"], needs)
-    assert (PlannedMove("us", "eu", 40), PlannedMove("ap", "eu", 20)) == made.moves
+    assert (PlannedMove("us", "eu", 40, 40), PlannedMove("ap", "eu", 20, 30)) == made.moves
 
 
 def test_the_pool_and_a_move_together_serve_a_large_request() -> None:
     needs = {"eu": uses(100, largest=60), "us": uses(0, largest=0)}
     made = plan(allocation(220, eu=100, us=100), ["eu"], needs)
-    assert Plan({"eu": 20}, (PlannedMove("us", "eu", 40),)) == made
+    assert Plan({"eu": 20}, (PlannedMove("us", "eu", 40, 100),)) == made
 
 
 def test_who_can_serve_its_own_requests_goes_on_doing_so() -> None:
@@ -144,7 +151,7 @@ def test_crumbs_are_swept_together() -> None:
 
 def test_the_last_unit_of_a_region_that_nobody_asks_is_moved() -> None:
     made = plan(allocation(1, us=1), ["eu"], {"eu": uses(0), "us": uses(0, 0.0, largest=0)})
-    assert (PlannedMove("us", "eu", 1),) == made.moves
+    assert (PlannedMove("us", "eu", 1, 1),) == made.moves
 
 
 def test_who_weighs_more_keeps_what_it_will_need_of_its_share() -> None:
@@ -185,7 +192,7 @@ def ruled(limit: int, slices: dict[str, int], **rules: RegionRules) -> Allocatio
 def test_a_donor_keeps_its_floor() -> None:
     needs = {"eu": uses(100), "us": uses(0, 0.0)}
     known = ruled(200, {"eu": 100, "us": 100}, us=RegionRules(floor=90))
-    assert (PlannedMove("us", "eu", 9),) == plan(known, ["eu"], needs, smallest=1).moves
+    assert (PlannedMove("us", "eu", 9, 10),) == plan(known, ["eu"], needs, smallest=1).moves
     drained = plan(known, ["eu"], needs, smallest=1, us=RegionState(draining=True)).moves
     assert drained[0].amount > 90
 
@@ -195,7 +202,7 @@ def test_nobody_is_brought_above_its_cap() -> None:
     known = ruled(250, {"eu": 100, "us": 100}, eu=RegionRules(cap=120))
     assert Plan({"eu": 20}, ()) == plan(known, ["eu"], needs)
     known = ruled(200, {"eu": 100, "us": 100}, eu=RegionRules(cap=120))
-    assert (PlannedMove("us", "eu", 20),) == plan(known, ["eu"], needs).moves
+    assert (PlannedMove("us", "eu", 20, 100),) == plan(known, ["eu"], needs).moves
     known = ruled(300, {"eu": 100, "us": 100}, eu=RegionRules(cap=100))
     assert Plan({}, ()) == plan(known, ["eu"], needs)
 

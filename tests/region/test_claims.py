@@ -1,7 +1,7 @@
 """Claims and first use, on memory adapters."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -40,6 +40,7 @@ class CountingCoordination(MemoryCoordination):
         self.silent_watch = False
         self.failing: set[QuotaKey] = set()
         self.before_swap: list[Allocation] = []
+        self.on_lost: Callable[[], Awaitable[object]] | None = None
 
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         self.reads += 1
@@ -59,7 +60,10 @@ class CountingCoordination(MemoryCoordination):
     ) -> int | None:
         if self.before_swap:
             await super().swap(key, revision, self.before_swap.pop(), fence)
-        return await super().swap(key, revision, allocation, fence)
+        written = await super().swap(key, revision, allocation, fence)
+        if written is None and self.on_lost is not None:
+            await self.on_lost()
+        return written
 
 
 @dataclass
@@ -113,6 +117,22 @@ async def test_the_first_use_of_a_quota_claims_a_share_of_the_pool(world: World)
     await world.set_limit(100)
     await world.claims.join(QUOTA)
     assert 50 == await world.slice()
+
+
+async def test_a_claim_that_the_watch_overtook_is_made_again(world: World) -> None:
+    """The newest document is carried out here before the loser of the race looks: what it read is too old for that."""
+    await world.set_limit(100)
+    _, found = await world.etcd.read(QUOTA)
+    assert found is not None
+    world.etcd.before_swap.append(grant(found, {"us": 60}))
+
+    async def watch() -> None:
+        revision, allocation = await world.etcd.read(QUOTA)
+        await world.store.apply(QUOTA, allocation, revision, world.clock.now())
+
+    world.etcd.on_lost = watch
+    holding = await world.claims.join(QUOTA)
+    assert (holding is not None and holding.slice, await world.slice()) == (20, 20)
 
 
 async def test_an_odd_pool_of_one_can_be_claimed(world: World) -> None:

@@ -95,7 +95,7 @@ def _carry_into(allocation: Allocation, wanted: Plan, now: float, new_id: Callab
     standing = {(move.source, move.target, move.amount): move for move in allocation.moves}
     moves = tuple(
         standing.get((move.source, move.target, move.amount))
-        or Move(new_id(), move.source, move.target, move.amount, requested_at=now)
+        or Move(new_id(), move.source, move.target, move.amount, now, move.believed)
         for move in wanted.moves
     )
     changed = grant(allocation, wanted.grants) if wanted.grants else allocation

@@ -50,9 +50,12 @@ class RegionState:
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
+    """`believed` is as in `Move`."""
+
     source: Region
     target: Region | None
     amount: int
+    believed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +297,9 @@ def _emit(
     def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
         return donor in draining or amount >= useful_from[target]
 
+    def all_of_it(donor: Region) -> bool:
+        return pool < 0 or donor in draining
+
     back = _match(gives, {None: -pool} if pool < 0 else {}, lambda _amount, _target, _donor: True)
     granted = _match({None: pool} if pool > 0 else {}, takes, useful)
     moved = _match(gives, takes, useful)
@@ -302,7 +308,13 @@ def _emit(
     moves = moved | {(donor, None): amount for donor, amount in to_pool.items() if amount}
     return Plan(
         {region: amount for (_, region), amount in granted.items() if region is not None},
-        tuple(PlannedMove(donor, target, amount) for (donor, target), amount in moves.items() if donor is not None),
+        tuple(
+            PlannedMove(
+                donor, target, amount, 0 if all_of_it(donor) else allocation.slice_of(donor) - wishes[donor].floor
+            )
+            for (donor, target), amount in moves.items()
+            if donor is not None
+        ),
     )
 
 

@@ -13,7 +13,7 @@ from regionquota.core.rebalancing import Plan, PlannedMove, RegionState, foresee
 _IDLE: Final = 1e-3
 """Units per second at least, so that an idle region has some time left and not endless."""
 _FEW: Final = 4.0
-"""Units more or less are no difference between two rates: as many are added to what each was asked for."""
+"""Requests more or less are no difference between two rates: as many are added to what each was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def relieve(
                 donors[other] = _beyond(entitled[other], sides[other], needs[other], period_s)
             donors[other] = _above(floors.get(other, 0), donors[other], allocation.slice_of(other))
         given = _at_most(room_below_cap(known, region), _given(taker, donors, smallest))
-        moves += [PlannedMove(donor, region, amount) for donor, amount in given.items()]
+        moves += [PlannedMove(donor, region, amount, donors[donor].left) for donor, amount in given.items()]
         if given:
             busy |= {region, *given}
     return Plan(grants, tuple(moves))
@@ -113,7 +113,7 @@ def _at_most(room: int, given: Mapping[Region, int]) -> Mapping[Region, int]:
 
 def _side(slice_: int, need: Need, weight: int) -> _Side:
     """A rate counts by its weight, so that under scarcity who weighs more has more time left."""
-    rate = need.growth + need.denied + _FEW / max(1.0, need.seconds)
+    rate = need.growth + need.denied + _FEW * max(1, need.largest) / max(1.0, need.seconds)
     return _Side(max(0, slice_ - need.in_use), max(_IDLE, rate * weight), need.largest)
 
 

@@ -168,12 +168,12 @@ class Claims:
 
     async def _join(self, key: QuotaKey, amount: int) -> Holding | None:
         _, step = await self._claim(key, MAX_AMOUNT, enough=amount)
-        if step.held is None and step.allocation is None:
-            holding = await self._store.holding(key)  # another process of this region may be ahead
-            if holding is None:
-                self._remember_unknown(key)
-            return holding
-        return step.held
+        if step.held is not None:
+            return step.held
+        holding = await self._store.holding(key)  # another process of this region may be ahead
+        if holding is None and step.allocation is None:
+            self._remember_unknown(key)
+        return holding
 
     async def _claim(self, key: QuotaKey, units: int, *, enough: int, lacking: int = 0) -> tuple[int, Step]:
         """Claim up to `units`, again while that brought less than `enough` and the pool has any left."""

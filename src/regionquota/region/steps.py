@@ -108,6 +108,7 @@ async def claim(
     At most `share` (0 .. 1) of the pool, rounded up, or what is `lacking` to somebody if that is more; of a quota with
     floors, of what is free of it; and up to its cap. Loses to a concurrent change rather than repeating itself. Raises
     `WentBackwards` for a document older than what was carried out before it was read: its pool is others' by now.
+    `held` None with an allocation: that was overtaken here by a newer one, ask again.
     """
     revision, allocation = await refuse_older(key, me, allocations, region)
     if allocation is None:
@@ -123,4 +124,7 @@ async def claim(
             amount = 0
         else:
             stored = Stored(key, written, changed)
-    return amount, await carry_out(stored, me, allocations, region, now)
+    step = await carry_out(stored, me, allocations, region, now)
+    if step.held is None:
+        step = replace(step, revision=stored.revision, allocation=stored.allocation)
+    return amount, step
