@@ -14,10 +14,9 @@ from regionquota.core.rebalancing import (
     RegionState,
     Wish,
     plan,
-    ruled,
     sizes,
     weighed,
-    wish_of,
+    wishes_of,
 )
 from regionquota.core.region_rules import NO_RULES, RegionRules
 
@@ -86,22 +85,15 @@ def explain(
 ) -> Explanation:
     """By the planner's own functions: it says what a round would do with this demand, not what one has done."""
 
-    def wishes_of(document: Allocation) -> Mapping[Region, Wish]:
-        states = weighed(regions, document.policy.regions)
-        wishes = {
-            region: wish_of(need, states[region], document.limit, policy, round_s)
-            for region, need in needs.items()
-            if region in states and not states[region].frozen
-        }
-        return ruled(wishes, document, states)
-
     def rulings(region: Region) -> Iterator[Ruling]:
         for rule, value, less in _each_less(allocation, region):
-            without = sizes(less, wishes_of(less), policy).get(region, allocation.slice_of(region))
+            without = sizes(less, wishes_of(less, needs, regions, policy, round_s), policy).get(
+                region, allocation.slice_of(region)
+            )
             if region in aims and without != aims[region]:
                 yield Ruling(rule, value, without)
 
-    wishes = wishes_of(allocation)
+    wishes = wishes_of(allocation, needs, regions, policy, round_s)
     aims = sizes(allocation, wishes, policy)
     shared = _shared(allocation, wishes)
     states = weighed(regions, allocation.policy.regions)

@@ -99,6 +99,27 @@ def plan(
 
     `period_s` is left of the accounting period, None if it has no end.
     """
+    wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
+    wanted = sizes(allocation, wishes, policy)
+    smallest = max(1, int(allocation.limit * policy.smallest_move_share))
+    idle = max(1, int(allocation.limit * policy.idle_move_share))
+    if all(need.growth == 0 and need.denied == 0 for need in needs.values()):
+        idle = _idle_at_rest(idle)
+    draining = {region for region in wishes if regions[region].draining}
+    if allocation.policy.regions:  # what is above a cap goes like what drains, however little it is
+        draining |= {region for region, wish in wishes.items() if allocation.slice_of(region) > wish.most}
+    return _emit(allocation, wanted, wishes, draining, smallest, idle)
+
+
+def wishes_of(
+    allocation: Allocation,
+    needs: Mapping[Region, Need],
+    regions: Mapping[Region, RegionState],
+    policy: Policy,
+    round_s: float,
+    period_s: float | None = None,
+) -> Mapping[Region, Wish]:
+    """Of the regions that are planned for, see `plan`."""
     rules = allocation.policy.regions
     if rules:
         regions = weighed(regions, rules)
@@ -107,17 +128,7 @@ def plan(
     wishes = {
         region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s) for region in known
     }
-    if rules:
-        wishes = ruled(wishes, allocation, regions)
-    wanted = sizes(allocation, wishes, policy)
-    smallest = max(1, int(allocation.limit * policy.smallest_move_share))
-    idle = max(1, int(allocation.limit * policy.idle_move_share))
-    if all(need.growth == 0 and need.denied == 0 for need in needs.values()):
-        idle = _idle_at_rest(idle)
-    draining = {region for region in wishes if regions[region].draining}
-    if rules:  # what is above a cap goes like what drains, however little it is
-        draining |= {region for region, wish in wishes.items() if allocation.slice_of(region) > wish.most}
-    return _emit(allocation, wanted, wishes, draining, smallest, idle)
+    return ruled(wishes, allocation, regions) if rules else wishes
 
 
 def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
