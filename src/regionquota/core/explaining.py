@@ -7,12 +7,12 @@ from enum import StrEnum
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
+from regionquota.core.filling import Wish
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import (
     Plan,
     Policy,
     RegionState,
-    Wish,
     plan,
     sizes,
     weighed,

@@ -9,13 +9,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
-from regionquota.core.floors_and_caps import TakesPart, floors_in_force
+from regionquota.core.filling import Wish, fill
+from regionquota.core.floors_and_caps import TakesPart
 from regionquota.core.quota import MAX_AMOUNT, Region
 from regionquota.core.region_rules import RegionRules
+from regionquota.core.ruling import ruled, spread_within, with_floors
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +70,6 @@ NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
 
 
-class Wish(NamedTuple):
-    """`floor` is in use and never asked for; `want` is at least that. Where the quota has rules for the region, it gets
-    `least` before others get what they want, and `most` at the most, which `want` is not above.
-    """
-
-    floor: int
-    want: int
-    weight: int
-    urgent: bool
-    least: int = 0
-    most: int = MAX_AMOUNT
-
-    @property
-    def raised(self) -> "Wish":
-        """As if the floor of the quota was wanted."""
-        return self._replace(want=max(self.want, self.least))
-
-
 def plan(
     allocation: Allocation,
     needs: Mapping[Region, Need],
@@ -128,7 +112,9 @@ def wishes_of(
     wishes = {
         region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s) for region in known
     }
-    return ruled(wishes, allocation, regions) if rules else wishes
+    if not rules:
+        return wishes
+    return ruled(wishes, allocation, {name: state.weight for name, state in regions.items() if state.takes_part})
 
 
 def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
@@ -144,9 +130,9 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
-        return _fill(_with_floors(raised, capacity) if rules else wishes, capacity)
+        return fill(with_floors(raised, capacity) if rules else wishes, capacity)
     rest = max(0, capacity - pool - wants)
-    return _spread_within(wishes, rest) if rules else _spread(wishes, rest)
+    return spread_within(wishes, rest) if rules else _spread(wishes, rest)
 
 
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
@@ -161,35 +147,6 @@ def weighed(regions: Mapping[Region, RegionState], rules: Mapping[Region, Region
     """With the weights that the quota has of its own."""
     own = {region: rule.weight for region, rule in rules.items() if rule.weight is not None and region in regions}
     return {**regions, **{region: replace(regions[region], weight=weight) for region, weight in own.items()}}
-
-
-def ruled(
-    wishes: Mapping[Region, Wish], allocation: Allocation, regions: Mapping[Region, RegionState]
-) -> dict[Region, Wish]:
-    """Within floors and caps, which mean nothing to a region that drains.
-
-    Of a region that has said nothing it is only certain that what it owns may be in use.
-    """
-    takes_part = taking_part(regions)
-    floors, bound = floors_in_force(allocation, takes_part), dict(wishes)
-    weights = max(1, sum(state.weight for state in regions.values() if state.takes_part))
-    for region, rules in allocation.policy.regions.items():
-        floor, owned = floors.get(region, 0), allocation.slice_of(region)
-        if region in wishes and takes_part(region):
-            share = max(floor, allocation.limit * regions[region].weight // weights)
-            bound[region] = _within(wishes[region], floor, rules.cap, owned, share)
-        elif owned < floor:
-            bound[region] = _within(Wish(owned, owned, 0, urgent=False), floor, rules.cap, owned, floor)
-    return bound
-
-
-def _within(wish: Wish, floor: int, cap: int | None, owned: int, share: int) -> Wish:
-    most = MAX_AMOUNT if cap is None else max(wish.floor, cap)
-    if floor and wish.want == 0 and owned <= share:
-        # It may own its floor and have no use for the quota: that is no reason to be given what others never asked for.
-        most = min(most, share)
-    least = max(wish.floor, floor)
-    return wish._replace(want=min(wish.want, most), urgent=wish.urgent or owned < floor, least=least, most=most)
 
 
 def foreseen(need: Need, seconds: float) -> int:
@@ -218,63 +175,6 @@ def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     """Everybody has what they want; the rest is spread by weight."""
     weights = sum(wish.weight for wish in wishes.values())
     return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
-
-
-def _spread_within(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
-    """`rest` is left once everybody has what they want, or their floor. It is spread beside what is wanted; so who has
-    a floor gets more than that only if its weight gives it more.
-
-    What one has no room for below its cap is spread over the others; the pool keeps what nobody has.
-    """
-    lacking = {region: max(0, wish.least - wish.want) for region, wish in wishes.items()}
-    shared = rest + sum(lacking.values())
-    more = _fill(
-        {
-            region: Wish(
-                lacking[region],
-                min(shared, wish.most - wish.want) if wish.weight else lacking[region],
-                wish.weight,
-                urgent=False,
-            )
-            for region, wish in wishes.items()
-        },
-        shared,
-    )
-    return {region: wish.want + more[region] for region, wish in wishes.items()}
-
-
-def _with_floors(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, Wish]:
-    """A floor binds as what is in use does. If not all fit beside that, each gets the same part of its floor."""
-    floors = {region: max(wish.floor, wish.least) for region, wish in wishes.items()}
-    if sum(floors.values()) <= capacity:
-        return {region: wish._replace(floor=floors[region]) for region, wish in wishes.items()}
-    return {region: Wish(wish.floor, floors[region], floors[region], False) for region, wish in wishes.items()}
-
-
-def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
-    """Weighted max-min (water-filling) of `capacity`, nobody below the floor or above the want; who weighs nothing gets
-    what the others do not want.
-
-    Exact, in as many steps as there are regions (Bitran and Hax, 1981): where the bounds are, the worse violated side
-    is fixed, and what is left is shared among the others again.
-    """
-    filled = {region: wish.floor for region, wish in wishes.items()}
-    open_ = {region: wish for region, wish in wishes.items() if wish.weight > 0}
-    rest = capacity - sum(wish.floor for region, wish in wishes.items() if region not in open_)
-    while open_:
-        weights = sum(wish.weight for wish in open_.values())
-        below = {region: wish.floor * weights - rest * wish.weight for region, wish in open_.items()}
-        above = {region: rest * wish.weight - wish.want * weights for region, wish in open_.items()}
-        lacking, idle = (sum(max(0, amount) for amount in side.values()) for side in (below, above))
-        if lacking == idle == 0:
-            return filled | {region: rest * wish.weight // weights for region, wish in open_.items()}
-        for region, amount in (below if lacking >= idle else above).items():
-            if amount > 0:
-                wish = open_.pop(region)
-                filled[region] = wish.floor if lacking >= idle else wish.want
-                rest -= filled[region]
-    last = {region: wish._replace(weight=1) for region, wish in wishes.items() if wish.weight == 0}
-    return {**filled, **_fill(last, rest + sum(wish.floor for wish in last.values()))} if last else filled
 
 
 def _emit(
