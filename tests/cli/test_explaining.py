@@ -39,6 +39,12 @@ def test_a_denial_at_the_cap_says_so() -> None:
     assert said.endswith("8 did not fit into 7 of a slice of 9, which is all that its cap 9 lets it own")
 
 
+def test_a_denial_beside_a_pool_that_is_kept_for_floors_says_so() -> None:
+    kept = allocation(100, policy=QuotaPolicy(regions={"eu": RegionRules(floor=50), "us": RegionRules(floor=20)}), us=9)
+    said = denial_in_words("us", denied(8, pool=50), kept, is_frozen=False)
+    assert said.endswith("and the pool held 50, of which is kept what eu still lacks of a floor")
+
+
 @pytest.mark.parametrize(
     ("known", "says"),
     [

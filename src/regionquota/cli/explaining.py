@@ -26,6 +26,7 @@ from regionquota.coordinator.rounds import state_of
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import needs
 from regionquota.core.explaining import Explained, Explanation, explain, lasts, ruling_in_words
+from regionquota.core.floors_and_caps import below_floor
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
 from regionquota.core.region_rules import NO_RULES
 from regionquota.errors import InvalidRequest, Unavailable
@@ -165,11 +166,11 @@ def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Alloc
             return (
                 f"{region} last denied at {denial['at']}: {words}, which is all that its cap {rules.cap:,} lets it own"
             )
-        words += _elsewhere(denial, allocation, is_frozen=is_frozen)
+        words += _elsewhere(region, denial, allocation, is_frozen=is_frozen)
     return f"{region} last denied at {denial['at']}: {words}"
 
 
-def _elsewhere(denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
+def _elsewhere(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
     if denial["amount"] > allocation.limit and not allocation.unlimited:
         return f"; it is more than the whole limit {allocation.limit:,}, so no region can grant it"
     pool = denial["pool"]
@@ -177,7 +178,9 @@ def _elsewhere(denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: 
         return ""
     if pool > 0 and is_frozen:
         return f", and the pool's {pool:,} are out of reach while the region is frozen"
-    return f", and the pool held {max(0, pool):,}"
+    lacking = sorted(below_floor(allocation) - {region})
+    kept = f", of which is kept what {', '.join(lacking)} still lacks of a floor" if pool > 0 and lacking else ""
+    return f", and the pool held {max(0, pool):,}{kept}"
 
 
 def _number(rate: float | None) -> str:
