@@ -63,9 +63,9 @@ def test_the_pool_comes_first() -> None:
 
 def test_what_the_pool_cannot_serve_is_moved_at_once() -> None:
     known = allocation(300, eu=100, us=150)
-    denied = Need(100, growth=0.0, denied=10.0, seconds=5.0)
-    assert Plan({"eu": 50}, ()) == plan(known, ["eu"], {"eu": denied, "us": uses(0, 0.0)})
-    made = plan(known, ["eu"], {"eu": denied._replace(denied=20.0), "us": uses(0, 0.0)})
+    few, many = (Need(100, growth=0.0, denied=denied, seconds=5.0) for denied in (10.0, 20.0))
+    assert Plan({"eu": 50}, ()) == plan(known, ["eu"], {"eu": few, "us": uses(0, 0.0)})
+    made = plan(known, ["eu"], {"eu": many, "us": uses(0, 0.0)})
     assert ({"eu": 50}, [("us", "eu")]) == (made.grants, [(move.source, move.target) for move in made.moves])
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from regionquota.coordinator.leading import Led
-from regionquota.core.allocation import Allocation, Move, grant, request_moves
+from regionquota.core.allocation import Allocation, Move, grant_and_request
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.rebalancing import Plan
@@ -93,10 +93,13 @@ def _carry_into(allocation: Allocation, wanted: Plan, now: float, new_id: Callab
     A move that is still wanted as it stands keeps its id and its time, so that waiting for a donor costs no write.
     """
     standing = {(move.source, move.target, move.amount): move for move in allocation.moves}
-    moves = tuple(
+    moves: Sequence[Move] = tuple(
         standing.get((move.source, move.target, move.amount))
         or Move(new_id(), move.source, move.target, move.amount, requested_at=now)
         for move in wanted.moves
     )
-    changed = grant(allocation, wanted.grants) if wanted.grants else allocation
-    return changed if set(moves) == set(allocation.moves) else request_moves(changed, moves)
+    if set(moves) == set(allocation.moves):
+        moves = allocation.moves
+        if not wanted.grants:
+            return allocation
+    return grant_and_request(allocation, wanted.grants, moves)

@@ -198,18 +198,23 @@ def grant(allocation: Allocation, amounts: Mapping[Region, int]) -> Allocation:
 
     A region that has no slice yet joins by this. Raises `ProtocolError` if the pool does not hold that much.
     """
+    return grant_and_request(allocation, amounts, allocation.moves)
+
+
+def request_moves(allocation: Allocation, moves: Sequence[Move]) -> Allocation:
+    """Replace all requested moves. Safe at any revision: a move that was not carried out moved nothing."""
+    return replace(allocation, moves=tuple(moves))
+
+
+def grant_and_request(allocation: Allocation, amounts: Mapping[Region, int], moves: Sequence[Move]) -> Allocation:
+    """Both `grant` and `request_moves`, as one change."""
     total = sum(amounts.values())
     if any(amount < 0 for amount in amounts.values()) or total > max(allocation.pool, 0):
         raise ProtocolError(f"cannot grant {dict(amounts)} out of a pool of {allocation.pool}")
     slices = dict(allocation.slices)
     for region, amount in amounts.items():
         slices[region] = slices.get(region, 0) + amount
-    return replace(allocation, slices=slices, pool=allocation.pool - total)
-
-
-def request_moves(allocation: Allocation, moves: Sequence[Move]) -> Allocation:
-    """Replace all requested moves. Safe at any revision: a move that was not carried out moved nothing."""
-    return replace(allocation, moves=tuple(moves))
+    return replace(allocation, slices=slices, pool=allocation.pool - total, moves=moves)
 
 
 def hand_over(allocation: Allocation, donor: Region, slice_: int, epoch: Epoch) -> Allocation:

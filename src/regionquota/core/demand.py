@@ -6,7 +6,8 @@ Advisory throughout: nothing that keeps slices within the limit reads it.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+
+import msgspec
 
 from regionquota.core.periods import TIMELESS, Epoch
 from regionquota.core.quota import QuotaKey, Region
@@ -34,7 +35,7 @@ class Demand:
     at: float = 0.0
 
 
-class Need(NamedTuple):
+class Need(msgspec.Struct, frozen=True, gc=False):
     """One region's state in one quota, as the planner takes it. Rates are units per second, seen over `seconds`."""
 
     in_use: int = 0

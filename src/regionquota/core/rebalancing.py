@@ -6,10 +6,11 @@ evenly stays in the pool, where small limits live altogether.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
+
+import msgspec
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
@@ -42,15 +43,13 @@ class RegionState:
     draining: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedMove:
+class PlannedMove(msgspec.Struct, frozen=True, gc=False):
     source: Region
     target: Region | None
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, gc=False):
     grants: Mapping[Region, int]
     moves: Sequence[PlannedMove]
 
@@ -59,7 +58,7 @@ NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
 
 
-class Wish(NamedTuple):
+class Wish(msgspec.Struct, frozen=True, gc=False):
     """`floor` is in use and never asked for; `want` is at least that."""
 
     floor: int
@@ -174,55 +173,66 @@ def _emit(
     idle: int,
 ) -> Plan:
     """Pool grants first, then moves, largest first."""
-    takes, gives = {}, {}
-    useful_from: dict[Region | None, int] = {None: idle}
+    takers: list[_Taker] = []
+    givers: list[tuple[int, Region]] = []
     for region, size in wanted.items():
-        owned, wish = allocation.slice_of(region), wishes[region]
+        owned = allocation.slice_of(region)
         if size > owned:
-            takes[region] = size - owned
-            useful_from[region] = 1 if wish.urgent else idle if owned >= wish.want else smallest
+            wish = wishes[region]
+            useful_from = 1 if wish.urgent else idle if owned >= wish.want else smallest
+            if size - owned >= useful_from or draining:
+                takers.append((owned - size, region, useful_from))
         elif size < owned:
-            gives[region] = owned - size
-    pool = allocation.pool
-    if pool >= 0 and not draining:
-        # Most quotas of most rounds: nothing is worth a move.
-        takes = {region: amount for region, amount in takes.items() if amount >= useful_from[region]}
-        if not takes and all(amount < idle for amount in gives.values()):
-            return NOTHING
-    takes, gives = _largest_first(takes), _largest_first(gives)
-
-    def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
-        return donor in draining or amount >= useful_from[target]
-
-    back = _match(gives, {None: -pool} if pool < 0 else {}, lambda _amount, _target, _donor: True)
-    granted = _match({None: pool} if pool > 0 else {}, takes, useful)
-    moved = _match(gives, takes, useful)
-    rest = _match(gives, {None: sum(gives.values())}, useful)
-    to_pool = {donor: back.get((donor, None), 0) + rest.get((donor, None), 0) for donor in gives}
-    moves = moved | {(donor, None): amount for donor, amount in to_pool.items() if amount}
-    return Plan(
-        {region: amount for (_, region), amount in granted.items() if region is not None},
-        tuple(PlannedMove(donor, target, amount) for (donor, target), amount in moves.items() if donor is not None),
-    )
+            givers.append((size - owned, region))
+    if not takers and not draining and allocation.pool >= 0 and all(-amount < idle for amount, _ in givers):
+        return NOTHING  # most quotas of most rounds
+    takers.sort()
+    givers.sort()
+    return _matched(allocation.pool, takers, {region: -amount for amount, region in givers}, draining, idle)
 
 
-_Ends: TypeAlias = "tuple[Region | None, Region | None]"
+_Taker: TypeAlias = "tuple[int, Region, int]"
+"""Minus what it lacks, so that they sort largest first; the region; the least that is of use to it."""
 
 
-def _match(
-    gives: dict[Any, int], takes: dict[Any, int], useful: Callable[[int, Region | None, Region | None], bool]
-) -> dict[_Ends, int]:
-    """Pair givers with takers in the order given, and take what was paired off both. None stands for the pool."""
-    if not takes or not gives:
-        return {}
-    pairs: dict[_Ends, int] = {}
-    for taker, giver in product(takes, gives):
-        amount = min(gives[giver], takes[taker])
-        if amount and useful(amount, taker, giver):
-            pairs[giver, taker] = amount
-            gives[giver] -= amount
-            takes[taker] -= amount
-    return pairs
+def _matched(
+    pool: int, takers: Sequence[_Taker], gives: dict[Region, int], draining: Collection[Region], idle: int
+) -> Plan:
+    """Takers are served from the pool, then from givers, in the order of both; what is left goes to the pool.
+
+    A pool below zero is filled before anything else. What a draining region gives is useful whatever it is.
+    """
+    filled = _fill_up(pool, gives) if pool < 0 else {}
+    grants: dict[Region, int] = {}
+    moves: list[PlannedMove] = []
+    for lacking, taker, useful_from in takers:
+        amount = -lacking
+        granted = min(pool, amount)
+        if granted >= useful_from:
+            grants[taker] = granted
+            pool -= granted
+            amount -= granted
+        for giver, left in gives.items():
+            moved = min(left, amount)
+            if moved >= useful_from or (moved and giver in draining):
+                moves.append(PlannedMove(giver, taker, moved))
+                gives[giver] = left - moved
+                amount -= moved
+    for giver, left in gives.items():
+        to_pool = filled.get(giver, 0) + (left if left >= idle or giver in draining else 0)
+        if to_pool:
+            moves.append(PlannedMove(giver, None, to_pool))
+    return Plan(grants, tuple(moves))
+
+
+def _fill_up(pool: int, gives: dict[Region, int]) -> Mapping[Region, int]:
+    """What each has to give until the pool is at zero; taken off `gives`."""
+    filled: dict[Region, int] = {}
+    for giver, left in gives.items():
+        filled[giver] = min(left, -pool)
+        gives[giver] = left - filled[giver]
+        pool += filled[giver]
+    return filled
 
 
 def _idle_at_rest(idle: int) -> int:
@@ -231,9 +241,3 @@ def _idle_at_rest(idle: int) -> int:
     But not to the unit: single reserves would be followed by moves of their own.
     """
     return max(idle // 3, min(idle, _FEW_UNITS))
-
-
-def _largest_first(amounts: Mapping[Region, int]) -> dict[Region, int]:
-    if len(amounts) < 2:
-        return dict(amounts)
-    return dict(sorted(amounts.items(), key=lambda item: (-item[1], item[0])))

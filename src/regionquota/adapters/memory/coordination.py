@@ -213,7 +213,9 @@ class MemoryCoordination:
 
     async def demand(self, buckets: Container[int] = ALL_BUCKETS) -> Sequence[tuple[Region, Demand]]:
         self._end_expired()
-        words = ((region, word) for (region, _), leased in self._demands.items() for word in leased.value)
+        words = [(region, word) for (region, _), leased in self._demands.items() for word in leased.value]
+        if buckets == ALL_BUCKETS:
+            return words
         return [(region, word) for region, word in words if bucket_of(word.key.tenant) in buckets]
 
     async def cry(self, session: Session, cry: Cry) -> None:
@@ -315,7 +317,12 @@ class MemoryCoordination:
             raise EtcdUnavailable("the session is gone: open another")
 
     def _holds(self, fence: Fence | None) -> bool:
-        return fence is None or any(fence == _fence(at, one.value) for at, one in self._leaders.items())
+        if fence is None:
+            return True
+        return any(
+            fence.create_revision == one.value.since and fence == _fence(at, one.value)
+            for at, one in self._leaders.items()
+        )
 
     def _revision_of(self, key: QuotaKey) -> int:
         known = self._allocations.get(key)

@@ -129,8 +129,8 @@ def _any_version(allocation: Allocation, source: Any, limit: Any, *rest: Any, **
     return replace(changed, plan=limit) if source == "PLAN" else replace(changed, override=limit)
 
 
-def _keep_moves(allocation: Allocation, _moves: Any) -> Allocation:
-    return allocation
+def _keep_moves(allocation: Allocation, amounts: Mapping[Region, int], _moves: Any) -> Allocation:
+    return grant(allocation, amounts) if amounts else allocation
 
 
 def _epoch_by_the_clock(holding: Holding, now: float) -> Holding:
@@ -199,7 +199,7 @@ ABLATED: Final = (
     (
         "moves-withdrawn",
         "a round withdraws the moves that it no longer wants",
-        (carrying_out, "request_moves", _keep_moves),
+        (carrying_out, "grant_and_request", _keep_moves),
     ),
     ("newest-limit", "a limit's older version does not replace a newer one", (limits, "set_limit", _any_version)),
     ("epoch-never-falls", "a period that ended does not begin again", (slices, "roll_over", _epoch_by_the_clock)),
