@@ -5,7 +5,6 @@ Advisory throughout: nothing that keeps slices within the limit reads it.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -13,8 +12,7 @@ from regionquota.core.periods import TIMELESS, Epoch
 from regionquota.core.quota import QuotaKey, Region
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(msgspec.Struct, frozen=True, gc=False):
     """One region server's word. `granted`, `denied` are units since its last report, `seconds` long; `largest` is the
     most that anybody asked for at once; `at` is the region's time of these words, in seconds since 1970, 0 if unknown.
 

@@ -79,11 +79,7 @@ def plan(
 
     `period_s` is left of the accounting period, None if it has no end.
     """
-    known = [region for region in needs if region in regions and not regions[region].frozen]
-    ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
-    wishes = {
-        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s) for region in known
-    }
+    wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
     idle = max(1, int(allocation.limit * policy.idle_move_share))
@@ -93,19 +89,42 @@ def plan(
     return _emit(allocation, wanted, wishes, draining, smallest, idle)
 
 
+def wishes_of(
+    allocation: Allocation,
+    needs: Mapping[Region, Need],
+    regions: Mapping[Region, RegionState],
+    policy: Policy,
+    round_s: float,
+    period_s: float | None,
+) -> Mapping[Region, Wish]:
+    """Of those that take part: arguments are those of `plan`."""
+    known = [region for region in needs if region in regions and not regions[region].frozen]
+    ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
+    return {
+        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s) for region in known
+    }
+
+
 def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
     """The size that each region with a wish should have."""
-    kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
-    capacity = allocation.limit - allocation.retired_units - kept
-    pool = int(allocation.limit * policy.pool_share)
-    floors = sum(wish.floor for wish in wishes.values())
-    wants = sum(wish.want for wish in wishes.values())
+    capacity, floors, wants = totals(allocation, wishes)
     if capacity <= floors:
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
         return _fill(wishes, capacity)
+    pool = int(allocation.limit * policy.pool_share)
     return _spread(wishes, max(0, capacity - pool - wants))
+
+
+def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> tuple[int, int, int]:
+    """What those with a wish share, their floors, and what they want."""
+    capacity, floors, wants = allocation.pool, 0, 0
+    for region, wish in wishes.items():
+        capacity += allocation.slice_of(region)
+        floors += wish.floor
+        wants += wish.want
+    return capacity, floors, wants
 
 
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
