@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from regionquota.coordinator.leading import Led
 from regionquota.core.allocation import Allocation, Move, grant_and_request
@@ -32,8 +32,7 @@ class Round:
     find: Callable[[QuotaKey], Allocation | None] = lambda _: None
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(NamedTuple):
     stored: Stored
     planned: Plan
     after: Allocation

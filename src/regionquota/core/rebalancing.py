@@ -98,11 +98,10 @@ def wishes_of(
     period_s: float | None,
 ) -> Mapping[Region, Wish]:
     """Of those that take part: arguments are those of `plan`."""
-    known = [region for region in needs if region in regions and not regions[region].frozen]
-    ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
-    return {
-        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s) for region in known
-    }
+    known = {region: regions[region] for region in needs if region in regions and not regions[region].frozen}
+    ahead_s = None if period_s is None or weigh_the_same(known.values()) else period_s
+    limit = allocation.limit
+    return {region: wish_of(needs[region], state, limit, policy, round_s, ahead_s) for region, state in known.items()}
 
 
 def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:

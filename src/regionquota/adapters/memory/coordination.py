@@ -124,16 +124,17 @@ class MemoryCoordination:
         self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
     ) -> int | None:
         self._end_expired()
-        return await self.swap_all([(key, revision, allocation)]) if self._holds(fence) else None
+        return await self.swap_all(((key, revision, allocation),)) if self._holds(fence) else None
 
     async def swap_all(self, changes: Sequence[tuple[QuotaKey, int, Allocation]]) -> int | None:
         self._end_expired()
-        if any(revision != self._revision_of(key) for key, revision, _ in changes):
-            return None
+        for key, revision, _ in changes:
+            if revision != self._revision_of(key):
+                return None
         written = self._next_revision()
         for key, _, allocation in changes:
-            self._allocations[key] = Stored(key, written, allocation)
-            self._history.append(self._allocations[key])
+            self._allocations[key] = stored = Stored(key, written, allocation)
+            self._history.append(stored)
         self._wake()
         return written
 
@@ -317,12 +318,9 @@ class MemoryCoordination:
             raise EtcdUnavailable("the session is gone: open another")
 
     def _holds(self, fence: Fence | None) -> bool:
-        if fence is None:
-            return True
-        return any(
-            fence.create_revision == one.value.since and fence == _fence(at, one.value)
-            for at, one in self._leaders.items()
-        )
+        return fence is None or fence in [
+            _fence(at, one.value) for at, one in self._leaders.items() if one.value.since == fence.create_revision
+        ]
 
     def _revision_of(self, key: QuotaKey) -> int:
         known = self._allocations.get(key)
