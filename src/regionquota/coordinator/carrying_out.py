@@ -9,7 +9,7 @@ from regionquota.coordinator.leading import Led
 from regionquota.core.allocation import Allocation, Move, grant_and_request
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.core.rebalancing import Plan
+from regionquota.core.rebalancing import Plan, PlannedMove
 from regionquota.loops import each
 from regionquota.ports import AllocationStore, Stored
 
@@ -87,18 +87,26 @@ async def carry_out(
 
 
 def _carry_into(allocation: Allocation, wanted: Plan, now: float, new_id: Callable[[], str]) -> Allocation:
-    """The document with the plan in it; the very same object if that changes nothing.
+    """The document with the plan in it; the very same object if that changes nothing."""
+    moves = allocation.moves
+    if moves or wanted.moves:
+        moves = _requested(moves, wanted.moves, now, new_id)
+    if moves is allocation.moves and not wanted.grants:
+        return allocation
+    return grant_and_request(allocation, wanted.grants, moves)
+
+
+def _requested(
+    standing: Sequence[Move], wanted: Sequence[PlannedMove], now: float, new_id: Callable[[], str]
+) -> Sequence[Move]:
+    """`standing` itself if those are what is wanted.
 
     A move that is still wanted as it stands keeps its id and its time, so that waiting for a donor costs no write.
     """
-    standing = {(move.source, move.target, move.amount): move for move in allocation.moves}
-    moves: Sequence[Move] = tuple(
-        standing.get((move.source, move.target, move.amount))
+    known = {(move.source, move.target, move.amount): move for move in standing}
+    moves = tuple(
+        known.get((move.source, move.target, move.amount))
         or Move(new_id(), move.source, move.target, move.amount, requested_at=now)
-        for move in wanted.moves
+        for move in wanted
     )
-    if set(moves) == set(allocation.moves):
-        moves = allocation.moves
-        if not wanted.grants:
-            return allocation
-    return grant_and_request(allocation, wanted.grants, moves)
+    return standing if set(moves) == set(standing) else moves

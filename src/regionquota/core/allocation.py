@@ -209,7 +209,7 @@ def request_moves(allocation: Allocation, moves: Sequence[Move]) -> Allocation:
 def grant_and_request(allocation: Allocation, amounts: Mapping[Region, int], moves: Sequence[Move]) -> Allocation:
     """Both `grant` and `request_moves`, as one change."""
     total = sum(amounts.values())
-    if any(amount < 0 for amount in amounts.values()) or total > max(allocation.pool, 0):
+    if min(amounts.values(), default=0) < 0 or total > max(allocation.pool, 0):
         raise ProtocolError(f"cannot grant {dict(amounts)} out of a pool of {allocation.pool}")
     slices = dict(allocation.slices)
     for region, amount in amounts.items():

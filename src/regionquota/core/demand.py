@@ -5,11 +5,15 @@ Advisory throughout: nothing that keeps slices within the limit reads it.
 
 import math
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
 from regionquota.core.periods import TIMELESS, Epoch
 from regionquota.core.quota import QuotaKey, Region
+
+_SHORTEST_S: Final = 1e-3
+"""What is said of a shorter time is taken for said of so long, as rates go by it."""
 
 
 class Demand(msgspec.Struct, frozen=True, gc=False):
@@ -54,17 +58,21 @@ def needs(
     said = list(reports)
     newest: dict[QuotaKey, Epoch] = {}
     for _, demand in said:
-        if demand.epoch > newest.get(demand.key, TIMELESS - 1):
+        known = newest.get(demand.key)
+        if known is None or demand.epoch > known:
             newest[demand.key] = demand.epoch
     summed: dict[QuotaKey, dict[Region, Need]] = {key: {} for key in newest}
     for region, demand in said:
-        seconds = max(demand.seconds, 1e-3)
-        in_use = _in_use(demand, seconds, now) if demand.epoch == newest[demand.key] else 0
-        word = Need(in_use, (demand.granted - demand.freed) / seconds, demand.denied / seconds, seconds, demand.largest)
+        word = _need(demand, newest[demand.key], now)
         regions = summed[demand.key]
-        known = regions.get(region)
-        regions[region] = word if known is None else _added(known, word)
+        regions[region] = _added(regions[region], word) if region in regions else word
     return summed
+
+
+def _need(demand: Demand, newest: Epoch, now: float | None) -> Need:
+    seconds = max(demand.seconds, _SHORTEST_S)
+    in_use = _in_use(demand, seconds, now) if demand.epoch == newest else 0
+    return Need(in_use, (demand.granted - demand.freed) / seconds, demand.denied / seconds, seconds, demand.largest)
 
 
 def _in_use(demand: Demand, seconds: float, now: float | None) -> int:
@@ -73,10 +81,10 @@ def _in_use(demand: Demand, seconds: float, now: float | None) -> int:
     That bounds what a clock that is wrong can do.
     """
     said = demand.used + demand.reserved
-    if now is None or not demand.at:
+    if now is None or not demand.at or demand.granted <= demand.freed:
         return said
     since = min(max(0.0, now - demand.at), seconds)
-    grown = max(0, demand.granted - demand.freed) / seconds * since
+    grown = (demand.granted - demand.freed) / seconds * since
     return max(said, min(said + int(grown), demand.slice))
 
 

@@ -119,8 +119,9 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
 def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> tuple[int, int, int]:
     """What those with a wish share, their floors, and what they want."""
     capacity, floors, wants = allocation.pool, 0, 0
+    owned = allocation.slices
     for region, wish in wishes.items():
-        capacity += allocation.slice_of(region)
+        capacity += owned.get(region, 0)
         floors += wish.floor
         wants += wish.want
     return capacity, floors, wants
@@ -144,18 +145,22 @@ def wish_of(
     """
     if state.draining:
         return Wish(need.in_use, need.in_use, 0, urgent=False)
+    in_use = need.in_use
     ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
-    growth = max(0.0, need.growth) * ahead * policy.growth_rounds
-    margin = policy.variance * math.sqrt(need.in_use)
-    extra = math.ceil(growth + margin + need.denied * ahead)
-    wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
-    return Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > 0)
+    growth = need.growth * ahead * policy.growth_rounds if need.growth > 0 else 0.0
+    margin = policy.variance * math.sqrt(in_use)
+    wanted = in_use + math.ceil(growth + margin + need.denied * ahead)
+    if ahead_s is not None:
+        wanted = max(wanted, foreseen(need, ahead_s))
+    if wanted > limit:
+        wanted = min(wanted, max(limit, in_use))
+    return Wish(in_use, wanted, state.weight, need.denied > 0)
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     """Everybody has what they want; the rest is spread by weight."""
-    weights = sum(wish.weight for wish in wishes.values())
-    return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
+    weights = sum([wish.weight for wish in wishes.values()]) or 1
+    return {region: wish.want + rest * wish.weight // weights for region, wish in wishes.items()}
 
 
 def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
@@ -193,8 +198,9 @@ def _emit(
     """Pool grants first, then moves, largest first."""
     takers: list[_Taker] = []
     givers: list[tuple[int, Region]] = []
+    slices = allocation.slices
     for region, size in wanted.items():
-        owned = allocation.slice_of(region)
+        owned = slices.get(region, 0)
         if size > owned:
             wish = wishes[region]
             useful_from = 1 if wish.urgent else idle if owned >= wish.want else smallest
@@ -225,13 +231,13 @@ def _matched(
     moves: list[PlannedMove] = []
     for lacking, taker, useful_from in takers:
         amount = -lacking
-        granted = min(pool, amount)
+        granted = min(amount, pool)
         if granted >= useful_from:
             grants[taker] = granted
             pool -= granted
             amount -= granted
         for giver, left in gives.items():
-            moved = min(left, amount)
+            moved = min(amount, left)
             if moved >= useful_from or (moved and giver in draining):
                 moves.append(PlannedMove(giver, taker, moved))
                 gives[giver] = left - moved
