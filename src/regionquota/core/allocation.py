@@ -66,6 +66,9 @@ class Retired:
     unknown: int = 0
 
 
+_NOBODY: Final[Mapping[Region, Retired]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """Who may own how much of one quota's limit.
@@ -89,7 +92,7 @@ class Allocation:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "slices", MappingProxyType(dict(self.slices)))
-        object.__setattr__(self, "retired", MappingProxyType(dict(self.retired)))
+        object.__setattr__(self, "retired", MappingProxyType(dict(self.retired)) if self.retired else _NOBODY)
         object.__setattr__(self, "moves", tuple(self.moves))
         _check(self)
 
@@ -99,7 +102,7 @@ class Allocation:
 
     @property
     def retired_units(self) -> int:
-        return sum(one.units for one in self.retired.values())
+        return sum([one.units for one in self.retired.values()])
 
     def slice_of(self, region: Region) -> int:
         return self.slices.get(region, 0)

@@ -83,7 +83,7 @@ def plan(
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
     idle = max(1, int(allocation.limit * policy.idle_move_share))
-    if all(need.growth == 0 and need.denied == 0 for need in needs.values()):
+    if not any(need.growth or need.denied for need in needs.values()):
         idle = _idle_at_rest(idle)
     draining = {region for region in wishes if regions[region].draining}
     return _emit(allocation, wanted, wishes, draining, smallest, idle)
@@ -98,10 +98,14 @@ def wishes_of(
     period_s: float | None,
 ) -> Mapping[Region, Wish]:
     """Of those that take part: arguments are those of `plan`."""
-    known = {region: regions[region] for region in needs if region in regions and not regions[region].frozen}
-    ahead_s = None if period_s is None or weigh_the_same(known.values()) else period_s
-    limit = allocation.limit
-    return {region: wish_of(needs[region], state, limit, policy, round_s, ahead_s) for region, state in known.items()}
+    if period_s is not None and weigh_the_same(regions[region] for region in needs if region in regions):
+        period_s = None
+    wishes: dict[Region, Wish] = {}
+    for region, need in needs.items():
+        state = regions.get(region)
+        if state is not None and not state.frozen:
+            wishes[region] = wish_of(need, state, allocation.limit, policy, round_s, period_s)
+    return wishes
 
 
 def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
@@ -128,7 +132,8 @@ def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> tuple[int, 
 
 
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
-    return len({region.weight for region in regions if not region.draining}) <= 1
+    """Those that take part."""
+    return len({region.weight for region in regions if not region.draining and not region.frozen}) <= 1
 
 
 def foreseen(need: Need, seconds: float) -> int:
