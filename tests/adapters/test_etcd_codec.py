@@ -1,13 +1,12 @@
 """Documents as they stand in etcd, where other releases read them."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace as replace_struct
+from msgspec.structs import replace
 from tests.core.builders import NOON
 
 from regionquota.adapters.etcd.codec import (
@@ -205,7 +204,7 @@ def test_columns_of_a_later_release_are_passed_over() -> None:
 
 def test_columns_that_an_earlier_release_does_not_know_have_a_default() -> None:
     raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5]]}'
-    assert ("eu", [replace_struct(DEMAND, epoch=0, largest=0, at=0.0)]) == decode_report(b"demand/eu/host-1/0000", raw)
+    assert ("eu", [replace(DEMAND, epoch=0, largest=0, at=0.0)]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_a_report_of_nothing_is_one_part() -> None:
@@ -213,7 +212,7 @@ def test_a_report_of_nothing_is_one_part() -> None:
 
 
 def test_a_long_report_is_split_and_nothing_is_lost() -> None:
-    words = [replace_struct(DEMAND, key=QuotaKey("t" * 200, "r" * 200, str(number))) for number in range(6_000)]
+    words = [replace(DEMAND, key=QuotaKey("t" * 200, "r" * 200, str(number))) for number in range(6_000)]
     parts = list(encode_report("eu", words))
     assert 3 == len(parts)
     assert max(map(len, parts)) < LARGEST_REPORT + 100
