@@ -71,21 +71,23 @@ def needs(
 
 def _need(demand: Demand, newest: Epoch, now: float | None) -> Need:
     seconds = max(demand.seconds, _SHORTEST_S)
-    in_use = _in_use(demand, seconds, now) if demand.epoch == newest else 0
-    return Need(in_use, (demand.granted - demand.freed) / seconds, demand.denied / seconds, seconds, demand.largest)
+    growth = (demand.granted - demand.freed) / seconds
+    in_use = 0
+    if demand.epoch == newest:
+        in_use = demand.used + demand.reserved
+        if growth > 0 and now is not None and demand.at:
+            in_use = _grown(in_use, growth, min(now - demand.at, seconds), demand.slice)
+    return Need(in_use, growth, demand.denied / seconds, seconds, demand.largest)
 
 
-def _in_use(demand: Demand, seconds: float, now: float | None) -> int:
-    """It has gone on growing since, for as long again as was counted at most, and within the slice.
+def _grown(in_use: int, growth: float, since: float, slice_: int) -> int:
+    """It has gone on growing `since`, for as long again as was counted at most, and within the slice.
 
     That bounds what a clock that is wrong can do.
     """
-    said = demand.used + demand.reserved
-    if now is None or not demand.at or demand.granted <= demand.freed:
-        return said
-    since = min(max(0.0, now - demand.at), seconds)
-    grown = (demand.granted - demand.freed) / seconds * since
-    return max(said, min(said + int(grown), demand.slice))
+    if since <= 0 or in_use >= slice_:
+        return in_use
+    return min(in_use + int(growth * since), slice_)
 
 
 def _added(one: Need, other: Need) -> Need:
