@@ -1,12 +1,12 @@
 """Documents as they stand in etcd, where other releases read them."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.core.builders import NOON
 
 from regionquota.adapters.etcd.codec import (

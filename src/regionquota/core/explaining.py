@@ -8,7 +8,7 @@ from enum import StrEnum
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import Plan, Policy, RegionState, plan, sizes, wish_of
+from regionquota.core.rebalancing import Plan, Policy, RegionState, plan, sizes, totals, wishes_of
 
 
 class Situation(StrEnum):
@@ -50,17 +50,12 @@ def explain(
     regions: Mapping[Region, RegionState],
     policy: Policy,
     round_s: float,
+    period_s: float | None = None,
 ) -> Explanation:
     """By the planner's own functions: it says what a round would do with this demand, not what one has done."""
-    wishes = {
-        region: wish_of(need, regions[region], allocation.limit, policy, round_s)
-        for region, need in needs.items()
-        if region in regions and not regions[region].frozen
-    }
+    wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     aims = sizes(allocation, wishes, policy)
-    shared = _shared(
-        allocation, sum(wish.floor for wish in wishes.values()), sum(w.want for w in wishes.values()), wishes
-    )
+    shared = _shared(*totals(allocation, wishes))
     found = []
     for region in sorted({*allocation.slices, *regions}):
         state, need, wish = regions.get(region), needs.get(region), wishes.get(region)
@@ -77,12 +72,10 @@ def explain(
                 size=aims.get(region),
             )
         )
-    return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s))
+    return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s, period_s))
 
 
-def _shared(allocation: Allocation, floors: int, wants: int, wishes: Mapping[Region, object]) -> Situation:
-    kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
-    capacity = allocation.limit - allocation.retired_units - kept
+def _shared(capacity: int, floors: int, wants: int) -> Situation:
     if capacity <= floors:
         return Situation.COLLECTING
     return Situation.SCARCE if capacity <= wants else Situation.CONTENT
