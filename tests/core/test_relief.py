@@ -117,8 +117,10 @@ def test_a_few_requests_more_or_less_make_no_difference() -> None:
 
 
 def test_one_large_request_more_or_less_makes_as_little() -> None:
-    busy = Need(100, growth=20.0, seconds=5.0, largest=100)
-    needs = {"eu": busy, "us": replace(busy, in_use=0, growth=0.0)}
+    needs = {
+        "eu": Need(100, growth=20.0, seconds=5.0, largest=100),
+        "us": Need(0, growth=0.0, seconds=5.0, largest=100),
+    }
     (move,) = plan(allocation(1100, eu=100, us=1000), ["eu"], needs).moves
     assert 555 == move.amount  # 500 in five seconds beside four of 100
 
