@@ -1,12 +1,12 @@
 """Documents as they stand in etcd, where other releases read them."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.core.builders import NOON
 
 from regionquota.adapters.etcd.codec import (
@@ -138,7 +138,7 @@ def test_a_document_of_a_release_without_policies_has_the_default_one() -> None:
 
 def test_rules_for_regions_are_this_json() -> None:
     rules = {"eu": RegionRules(300, 50, 200), "us": RegionRules(cap=0)}
-    raw = encode_allocation(replace(ALLOCATION, policy=replace(ALLOCATION.policy, regions=rules)))
+    raw = encode_allocation(replace(ALLOCATION, policy=QuotaPolicy(regions=rules)))
     assert raw.endswith(b'"generation":1,"regions":{"eu":{"weight":300,"floor":50,"cap":200},"us":{"cap":0}}}}')
     assert rules == decode_allocation(KEY, raw).policy.regions
 

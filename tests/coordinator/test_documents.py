@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.clocks import HandClock
 from tests.core.builders import allocation
 

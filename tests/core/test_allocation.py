@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from tests.core.builders import allocation, move
 
 from regionquota.core.allocation import (

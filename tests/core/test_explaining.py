@@ -26,6 +26,14 @@ def test_the_next_plan_is_the_planners() -> None:
     assert plan(KNOWN, needs, REGIONS, POLICY, ROUND_S) == why(needs).next
 
 
+def test_what_a_region_wants_is_what_it_wants_to_the_end_of_the_period_where_weights_differ() -> None:
+    needs = {name: Need(30, growth=1.0) for name in REGIONS}
+    regions = REGIONS | {"eu": RegionState(weight=300)}
+    found = explain(KNOWN, needs, regions, POLICY, ROUND_S, period_s=50.0)
+    assert {80} == {one.wants for one in found.regions}
+    assert plan(KNOWN, needs, regions, POLICY, ROUND_S, 50.0) == found.next
+
+
 def test_everybody_has_a_reason() -> None:
     found = why({"eu": Need(10), "us": Need(10)}, us=RegionState(frozen=True))
     assert {"eu": Situation.CONTENT, "us": Situation.FROZEN, "ap": Situation.SILENT} == situations(found)

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core import builders
 
 from regionquota.core.allocation import Allocation, Move, VersionedLimit, grant, hand_over, request_moves
 from regionquota.core.demand import Need
@@ -154,7 +154,7 @@ def test_more_demand_never_means_less(
 ) -> None:
     regions = REGIONS[:3]
     policy = Policy(smallest_move_share=0)
-    empty = replace(split(limit), policy=QuotaPolicy(regions=rules))
+    empty = builders.allocation(limit, policy=QuotaPolicy(regions=rules))
     used = used and sum(in_use) + more < limit  # who uses more than there is gets nothing more
 
     def size(extra: int) -> int:

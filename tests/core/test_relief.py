@@ -66,9 +66,9 @@ def test_the_pool_comes_first() -> None:
 
 def test_what_the_pool_cannot_serve_is_moved_at_once() -> None:
     known = allocation(300, eu=100, us=150)
-    denied = Need(100, growth=0.0, denied=10.0, seconds=5.0)
-    assert Plan({"eu": 50}, ()) == plan(known, ["eu"], {"eu": denied, "us": uses(0, 0.0)})
-    made = plan(known, ["eu"], {"eu": denied._replace(denied=20.0), "us": uses(0, 0.0)})
+    few, many = (Need(100, growth=0.0, denied=denied, seconds=5.0) for denied in (10.0, 20.0))
+    assert Plan({"eu": 50}, ()) == plan(known, ["eu"], {"eu": few, "us": uses(0, 0.0)})
+    made = plan(known, ["eu"], {"eu": many, "us": uses(0, 0.0)})
     assert ({"eu": 50}, [("us", "eu")]) == (made.grants, [(move.source, move.target) for move in made.moves])
 
 
@@ -120,8 +120,10 @@ def test_a_few_requests_more_or_less_make_no_difference() -> None:
 
 
 def test_one_large_request_more_or_less_makes_as_little() -> None:
-    busy = Need(100, growth=20.0, seconds=5.0, largest=100)
-    needs = {"eu": busy, "us": busy._replace(in_use=0, growth=0.0)}
+    needs = {
+        "eu": Need(100, growth=20.0, seconds=5.0, largest=100),
+        "us": Need(0, growth=0.0, seconds=5.0, largest=100),
+    }
     (move,) = plan(allocation(1100, eu=100, us=1000), ["eu"], needs).moves
     assert 555 == move.amount  # 500 in five seconds beside four of 100
 

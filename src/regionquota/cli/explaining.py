@@ -1,7 +1,8 @@
 """regionquota explain: why each region has what it has of a quota, and why the last request was denied."""
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -22,16 +23,16 @@ from regionquota.cli.frame import (
 )
 from regionquota.cli.region_servers import RegionServer, region_servers
 from regionquota.config import Config
-from regionquota.coordinator.rounds import state_of
+from regionquota.coordinator.rounds import period_left, state_of
 from regionquota.core.allocation import Allocation
-from regionquota.core.demand import needs
+from regionquota.core.demand import Demand, needs
 from regionquota.core.explaining import Explained, Explanation, explain, lasts, ruling_in_words
 from regionquota.core.floors_and_caps import below_floor
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
 from regionquota.core.region_rules import NO_RULES
 from regionquota.errors import InvalidRequest, Unavailable
 from regionquota.http.decoding import write_time
-from regionquota.ports import Frozen
+from regionquota.ports import Frozen, RegionRecord
 
 CALL_TIMEOUT_S: Final = 5.0
 _WORDS: Mapping[str, str] = {
@@ -58,20 +59,33 @@ async def why(
         revision, allocation = await connected.allocations.read(key)
         if allocation is None:
             raise InvalidRequest("resource", f"there is no quota {key}")
-        records = await connected.directory.regions()
+        records = {name: stored.record for name, stored in (await connected.directory.regions()).items()}
         words = [(region, word) for region, word in await connected.directory.demand() if word.key == key]
-    states = {name: state_of(stored.record) for name, stored in records.items()}
-    found = explain(allocation, needs(words).get(key, {}), states, policy_of(settings), settings.coordinator.interval_s)
+    found = next_plan(allocation, words, records, settings, time.time())
     denials = await _denials(settings, key)
     if json:
         print_json(_plain(key, revision, allocation, found, denials))
         return
-    frozen = {name: stored.record.frozen for name, stored in records.items() if stored.record.frozen is not None}
+    frozen = {name: record.frozen for name, record in records.items() if record.frozen is not None}
     _show(key, revision, allocation, found, frozen)
     for region, denial in denials.items():
         if denial is not None:
             said = denial_in_words(region, denial, allocation, is_frozen=region in frozen)
             out.print(said, highlight=False, markup=False)
+
+
+def next_plan(
+    allocation: Allocation,
+    words: Sequence[tuple[Region, Demand]],
+    records: Mapping[Region, RegionRecord],
+    settings: Config,
+    now: float,
+) -> Explanation:
+    """`words` speak of this one quota; `now` is in seconds since 1970."""
+    states = {name: state_of(record) for name, record in records.items()}
+    said = next(iter(needs(words, now).values()), {})
+    round_s = settings.coordinator.interval_s
+    return explain(allocation, said, states, policy_of(settings), round_s, period_left(allocation, now))
 
 
 async def _denials(settings: Config, key: QuotaKey) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ A round may be abandoned anywhere and repeated by anyone; every write is one fen
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from regionquota.coordinator.carrying_out import Round, carry_out
 from regionquota.coordinator.documents import Shelves
@@ -15,8 +16,8 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand, Need, needs
 from regionquota.core.eviction import evict, release_ended
 from regionquota.core.groups import group_of
-from regionquota.core.periods import epoch_of, period_end
-from regionquota.core.quota import QuotaKey, Region, bucket_of
+from regionquota.core.periods import Calendar, epoch_of, period_end
+from regionquota.core.quota import Kind, QuotaKey, Region, bucket_of
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
 from regionquota.core.relief import relieve
 from regionquota.errors import UnreadableDocument
@@ -179,8 +180,13 @@ _NOBODY: Mapping[Region, Need] = {}
 
 def period_left(allocation: Allocation, now: float) -> float | None:
     """Seconds; None where periods have no end."""
-    calendar = allocation.policy.calendar
-    end = period_end(allocation.kind, epoch_of(allocation.kind, now, calendar), calendar)
+    return _period_left(allocation.kind, allocation.policy.calendar, now)
+
+
+@lru_cache(maxsize=1024)
+def _period_left(kind: Kind, calendar: Calendar, now: float) -> float | None:
+    """Most quotas of a round have the same few calendars."""
+    end = period_end(kind, epoch_of(kind, now, calendar), calendar)
     return None if end is None else max(0.0, end.timestamp() - now)
 
 

@@ -5,15 +5,18 @@ Advisory throughout: nothing that keeps slices within the limit reads it.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final
+
+import msgspec
 
 from regionquota.core.periods import TIMELESS, Epoch
 from regionquota.core.quota import QuotaKey, Region
 
+_SHORTEST_S: Final = 1e-3
+"""What is said of a shorter time is taken for said of so long, as rates go by it."""
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+
+class Demand(msgspec.Struct, frozen=True, gc=False):
     """One region server's word. `granted`, `denied` are units since its last report, `seconds` long; `largest` is the
     most that anybody asked for at once; `at` is the region's time of these words, in seconds since 1970, 0 if unknown.
 
@@ -34,7 +37,7 @@ class Demand:
     at: float = 0.0
 
 
-class Need(NamedTuple):
+class Need(msgspec.Struct, frozen=True, gc=False):
     """One region's state in one quota, as the planner takes it. Rates are units per second, seen over `seconds`."""
 
     in_use: int = 0
@@ -55,30 +58,36 @@ def needs(
     said = list(reports)
     newest: dict[QuotaKey, Epoch] = {}
     for _, demand in said:
-        if demand.epoch > newest.get(demand.key, TIMELESS - 1):
+        known = newest.get(demand.key)
+        if known is None or demand.epoch > known:
             newest[demand.key] = demand.epoch
     summed: dict[QuotaKey, dict[Region, Need]] = {key: {} for key in newest}
     for region, demand in said:
-        seconds = max(demand.seconds, 1e-3)
-        in_use = _in_use(demand, seconds, now) if demand.epoch == newest[demand.key] else 0
-        word = Need(in_use, (demand.granted - demand.freed) / seconds, demand.denied / seconds, seconds, demand.largest)
+        word = _need(demand, newest[demand.key], now)
         regions = summed[demand.key]
-        known = regions.get(region)
-        regions[region] = word if known is None else _added(known, word)
+        regions[region] = _added(regions[region], word) if region in regions else word
     return summed
 
 
-def _in_use(demand: Demand, seconds: float, now: float | None) -> int:
-    """It has gone on growing since, for as long again as was counted at most, and within the slice.
+def _need(demand: Demand, newest: Epoch, now: float | None) -> Need:
+    seconds = max(demand.seconds, _SHORTEST_S)
+    growth = (demand.granted - demand.freed) / seconds
+    in_use = 0
+    if demand.epoch == newest:
+        in_use = demand.used + demand.reserved
+        if growth > 0 and now is not None and demand.at:
+            in_use = _grown(in_use, growth, min(now - demand.at, seconds), demand.slice)
+    return Need(in_use, growth, demand.denied / seconds, seconds, demand.largest)
+
+
+def _grown(in_use: int, growth: float, since: float, slice_: int) -> int:
+    """It has gone on growing `since`, for as long again as was counted at most, and within the slice.
 
     That bounds what a clock that is wrong can do.
     """
-    said = demand.used + demand.reserved
-    if now is None or not demand.at:
-        return said
-    since = min(max(0.0, now - demand.at), seconds)
-    grown = max(0, demand.granted - demand.freed) / seconds * since
-    return max(said, min(said + int(grown), demand.slice))
+    if since <= 0 or in_use >= slice_:
+        return in_use
+    return min(in_use + int(growth * since), slice_)
 
 
 def _added(one: Need, other: Need) -> Need:

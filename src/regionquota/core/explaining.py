@@ -5,19 +5,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import msgspec
+
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
-from regionquota.core.filling import Wish
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import (
-    Plan,
-    Policy,
-    RegionState,
-    plan,
-    sizes,
-    weighed,
-    wishes_of,
-)
+from regionquota.core.rebalancing import Plan, Policy, RegionState, plan, sizes, totals, weighed, wishes_of
 from regionquota.core.region_rules import NO_RULES, RegionRules
 
 
@@ -82,20 +75,20 @@ def explain(
     regions: Mapping[Region, RegionState],
     policy: Policy,
     round_s: float,
+    period_s: float | None = None,
 ) -> Explanation:
     """By the planner's own functions: it says what a round would do with this demand, not what one has done."""
 
     def rulings(region: Region) -> Iterator[Ruling]:
         for rule, value, less in _each_less(allocation, region):
-            without = sizes(less, wishes_of(less, needs, regions, policy, round_s), policy).get(
-                region, allocation.slice_of(region)
-            )
+            aims_without = sizes(less, wishes_of(less, needs, regions, policy, round_s, period_s), policy)
+            without = aims_without.get(region, allocation.slice_of(region))
             if region in aims and without != aims[region]:
                 yield Ruling(rule, value, without)
 
-    wishes = wishes_of(allocation, needs, regions, policy, round_s)
+    wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     aims = sizes(allocation, wishes, policy)
-    shared = _shared(allocation, wishes)
+    shared = _shared(*totals(allocation, {region: wish.raised for region, wish in wishes.items()}))
     states = weighed(regions, allocation.policy.regions)
     found = []
     for region in sorted({*allocation.slices, *regions}):
@@ -117,7 +110,7 @@ def explain(
                 rulings=tuple(rulings(region)),
             )
         )
-    return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s))
+    return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s, period_s))
 
 
 def _each_less(allocation: Allocation, region: Region) -> Iterator[tuple[Rule, int, Allocation]]:
@@ -130,7 +123,8 @@ def _each_less(allocation: Allocation, region: Region) -> Iterator[tuple[Rule, i
         (Rule.CAP, rules.cap, RegionRules(rules.weight, rules.floor, None)),
     ):
         if value is not None:
-            yield rule, value, replace(allocation, policy=replace(quota, regions={**quota.regions, region: less}))
+            policy = replace(quota, regions={**quota.regions, region: less})
+            yield rule, value, msgspec.structs.replace(allocation, policy=policy)
 
 
 def ruling_in_words(one: Explained) -> list[str]:
@@ -142,12 +136,9 @@ def ruling_in_words(one: Explained) -> list[str]:
     return said
 
 
-def _shared(allocation: Allocation, wishes: Mapping[Region, Wish]) -> Situation:
-    kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
-    capacity = allocation.limit - allocation.retired_units - kept
-    if capacity <= sum(wish.floor for wish in wishes.values()):
+def _shared(capacity: int, floors: int, wants: int) -> Situation:
+    if capacity <= floors:
         return Situation.COLLECTING
-    wants = sum(wish.raised.want for wish in wishes.values())
     return Situation.SCARCE if capacity <= wants else Situation.CONTENT
 
 

@@ -1,12 +1,13 @@
 """Sharing units out by weight, between what each must have and what each may have at most."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from regionquota.core.quota import MAX_AMOUNT, Region
 
 
-class Wish(NamedTuple):
+class Wish(msgspec.Struct, frozen=True, gc=False):
     """`floor` is in use and never asked for; `want` is at least that. Where the quota has rules for the region, it gets
     `least` before others get what they want, and `most` at the most, which `want` is not above.
     """
@@ -21,7 +22,7 @@ class Wish(NamedTuple):
     @property
     def raised(self) -> "Wish":
         """As if the floor of the quota was wanted."""
-        return self._replace(want=max(self.want, self.least))
+        return msgspec.structs.replace(self, want=max(self.want, self.least))
 
 
 def fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
@@ -46,5 +47,5 @@ def fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
                 wish = open_.pop(region)
                 filled[region] = wish.floor if lacking >= idle else wish.want
                 rest -= filled[region]
-    last = {region: wish._replace(weight=1) for region, wish in wishes.items() if wish.weight == 0}
+    last = {region: msgspec.structs.replace(wish, weight=1) for region, wish in wishes.items() if wish.weight == 0}
     return {**filled, **fill(last, rest + sum(wish.floor for wish in last.values()))} if last else filled

@@ -6,10 +6,11 @@ evenly stays in the pool, where small limits live altogether.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
+
+import msgspec
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
@@ -50,8 +51,7 @@ class RegionState:
         return not self.frozen and not self.draining
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedMove:
+class PlannedMove(msgspec.Struct, frozen=True, gc=False):
     """`believed` is as in `Move`."""
 
     source: Region
@@ -60,8 +60,7 @@ class PlannedMove:
     believed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, gc=False):
     grants: Mapping[Region, int]
     moves: Sequence[PlannedMove]
 
@@ -87,7 +86,7 @@ def plan(
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
     idle = max(1, int(allocation.limit * policy.idle_move_share))
-    if all(need.growth == 0 and need.denied == 0 for need in needs.values()):
+    if not any(need.growth or need.denied for need in needs.values()):
         idle = _idle_at_rest(idle)
     draining = {region for region in wishes if regions[region].draining}
     if allocation.policy.regions:  # what is above a cap goes like what drains, however little it is
@@ -101,17 +100,19 @@ def wishes_of(
     regions: Mapping[Region, RegionState],
     policy: Policy,
     round_s: float,
-    period_s: float | None = None,
+    period_s: float | None,
 ) -> Mapping[Region, Wish]:
-    """Of the regions that are planned for, see `plan`."""
+    """Of those that take part: arguments are those of `plan`."""
     rules = allocation.policy.regions
     if rules:
         regions = weighed(regions, rules)
-    known = [region for region in needs if region in regions and not regions[region].frozen]
-    ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
-    wishes = {
-        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s) for region in known
-    }
+    if period_s is not None and weigh_the_same(regions[region] for region in needs if region in regions):
+        period_s = None
+    wishes: dict[Region, Wish] = {}
+    for region, need in needs.items():
+        state = regions.get(region)
+        if state is not None and not state.frozen:
+            wishes[region] = wish_of(need, state, allocation.limit, policy, round_s, period_s)
     if not rules:
         return wishes
     return ruled(wishes, allocation, {name: state.weight for name, state in regions.items() if state.takes_part})
@@ -119,24 +120,33 @@ def wishes_of(
 
 def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
     """The size that each region with a wish should have."""
-    kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
-    capacity = allocation.limit - allocation.retired_units - kept
-    pool = int(allocation.limit * policy.pool_share)
-    floors = sum(wish.floor for wish in wishes.values())
     rules = allocation.policy.regions
     raised = {region: wish.raised for region, wish in wishes.items()} if rules else wishes
-    wants = sum(wish.want for wish in raised.values())
+    capacity, floors, wants = totals(allocation, raised)
     if capacity <= floors:
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
         return fill(with_floors(raised, capacity) if rules else wishes, capacity)
+    pool = int(allocation.limit * policy.pool_share)
     rest = max(0, capacity - pool - wants)
     return spread_within(wishes, rest) if rules else _spread(wishes, rest)
 
 
+def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> tuple[int, int, int]:
+    """What those with a wish share, their floors, and what they want."""
+    capacity, floors, wants = allocation.pool, 0, 0
+    owned = allocation.slices
+    for region, wish in wishes.items():
+        capacity += owned.get(region, 0)
+        floors += wish.floor
+        wants += wish.want
+    return capacity, floors, wants
+
+
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
-    return len({region.weight for region in regions if not region.draining}) <= 1
+    """Those that take part."""
+    return len({region.weight for region in regions if not region.draining and not region.frozen}) <= 1
 
 
 def taking_part(regions: Mapping[Region, RegionState]) -> TakesPart:
@@ -163,18 +173,22 @@ def wish_of(
     """
     if state.draining:
         return Wish(need.in_use, need.in_use, 0, urgent=False)
+    in_use = need.in_use
     ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
-    growth = max(0.0, need.growth) * ahead * policy.growth_rounds
-    margin = policy.variance * math.sqrt(need.in_use)
-    extra = math.ceil(growth + margin + need.denied * ahead)
-    wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
-    return Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > 0)
+    growth = need.growth * ahead * policy.growth_rounds if need.growth > 0 else 0.0
+    margin = policy.variance * math.sqrt(in_use)
+    wanted = in_use + math.ceil(growth + margin + need.denied * ahead)
+    if ahead_s is not None:
+        wanted = max(wanted, foreseen(need, ahead_s))
+    if wanted > limit:
+        wanted = min(wanted, max(limit, in_use))
+    return Wish(in_use, wanted, state.weight, need.denied > 0)
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     """Everybody has what they want; the rest is spread by weight."""
-    weights = sum(wish.weight for wish in wishes.values())
-    return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
+    weights = sum([wish.weight for wish in wishes.values()]) or 1
+    return {region: wish.want + rest * wish.weight // weights for region, wish in wishes.items()}
 
 
 def _emit(
@@ -186,66 +200,77 @@ def _emit(
     idle: int,
 ) -> Plan:
     """Pool grants first, then moves, largest first."""
-    takes, gives = {}, {}
-    useful_from: dict[Region | None, int] = {None: idle}
+    takers: list[_Taker] = []
+    givers: list[tuple[int, Region]] = []
+    slices = allocation.slices
     for region, size in wanted.items():
-        owned, wish = allocation.slice_of(region), wishes[region]
+        owned = slices.get(region, 0)
         if size > owned:
-            takes[region] = size - owned
-            useful_from[region] = 1 if wish.urgent else idle if owned >= wish.want else smallest
+            wish = wishes[region]
+            useful_from = 1 if wish.urgent else idle if owned >= wish.want else smallest
+            if size - owned >= useful_from or draining:
+                takers.append((owned - size, region, useful_from))
         elif size < owned:
-            gives[region] = owned - size
-    pool = allocation.pool
-    if pool >= 0 and not draining:
-        # Most quotas of most rounds: nothing is worth a move.
-        takes = {region: amount for region, amount in takes.items() if amount >= useful_from[region]}
-        if not takes and all(amount < idle for amount in gives.values()):
-            return NOTHING
-    takes, gives = _largest_first(takes), _largest_first(gives)
+            givers.append((size - owned, region))
+    if not takers and not draining and allocation.pool >= 0 and all(-amount < idle for amount, _ in givers):
+        return NOTHING  # most quotas of most rounds
+    takers.sort()
     if allocation.policy.regions:  # what lacks of a floor goes before what others want
-        takes = dict(sorted(takes.items(), key=lambda item: allocation.slice_of(item[0]) >= wishes[item[0]].least))
-
-    def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
-        return donor in draining or amount >= useful_from[target]
-
-    def all_of_it(donor: Region) -> bool:
-        return pool < 0 or donor in draining
-
-    back = _match(gives, {None: -pool} if pool < 0 else {}, lambda _amount, _target, _donor: True)
-    granted = _match({None: pool} if pool > 0 else {}, takes, useful)
-    moved = _match(gives, takes, useful)
-    rest = _match(gives, {None: sum(gives.values())}, useful)
-    to_pool = {donor: back.get((donor, None), 0) + rest.get((donor, None), 0) for donor in gives}
-    moves = moved | {(donor, None): amount for donor, amount in to_pool.items() if amount}
-    return Plan(
-        {region: amount for (_, region), amount in granted.items() if region is not None},
-        tuple(
-            PlannedMove(
-                donor, target, amount, 0 if all_of_it(donor) else allocation.slice_of(donor) - wishes[donor].floor
-            )
-            for (donor, target), amount in moves.items()
-            if donor is not None
-        ),
-    )
+        takers.sort(key=lambda taker: slices.get(taker[1], 0) >= wishes[taker[1]].least)
+    givers.sort()
+    free = {region: slices[region] - wishes[region].floor for _, region in givers}
+    return _matched(allocation.pool, takers, {region: -amount for amount, region in givers}, free, draining, idle)
 
 
-_Ends: TypeAlias = "tuple[Region | None, Region | None]"
+_Taker: TypeAlias = "tuple[int, Region, int]"
+"""Minus what it lacks, so that they sort largest first; the region; the least that is of use to it."""
 
 
-def _match(
-    gives: dict[Any, int], takes: dict[Any, int], useful: Callable[[int, Region | None, Region | None], bool]
-) -> dict[_Ends, int]:
-    """Pair givers with takers in the order given, and take what was paired off both. None stands for the pool."""
-    if not takes or not gives:
-        return {}
-    pairs: dict[_Ends, int] = {}
-    for taker, giver in product(takes, gives):
-        amount = min(gives[giver], takes[taker])
-        if amount and useful(amount, taker, giver):
-            pairs[giver, taker] = amount
-            gives[giver] -= amount
-            takes[taker] -= amount
-    return pairs
+def _matched(
+    pool: int,
+    takers: Sequence[_Taker],
+    gives: dict[Region, int],
+    free: Mapping[Region, int],
+    draining: Collection[Region],
+    idle: int,
+) -> Plan:
+    """Takers are served from the pool, then from givers, in the order of both; what is left goes to the pool.
+
+    A pool below zero is filled before anything else. What a draining region gives is useful whatever it is. Of what is
+    `free` in a region its moves say that it was believed, unless they ask for all there is.
+    """
+    believed = {} if pool < 0 else {region: units for region, units in free.items() if region not in draining}
+    filled = _fill_up(pool, gives) if pool < 0 else {}
+    grants: dict[Region, int] = {}
+    moves: list[PlannedMove] = []
+    for lacking, taker, useful_from in takers:
+        amount = -lacking
+        granted = min(amount, pool)
+        if granted >= useful_from:
+            grants[taker] = granted
+            pool -= granted
+            amount -= granted
+        for giver, left in gives.items():
+            moved = min(amount, left)
+            if moved >= useful_from or (moved and giver in draining):
+                moves.append(PlannedMove(giver, taker, moved, believed.get(giver, 0)))
+                gives[giver] = left - moved
+                amount -= moved
+    for giver, left in gives.items():
+        to_pool = filled.get(giver, 0) + (left if left >= idle or giver in draining else 0)
+        if to_pool:
+            moves.append(PlannedMove(giver, None, to_pool, believed.get(giver, 0)))
+    return Plan(grants, tuple(moves))
+
+
+def _fill_up(pool: int, gives: dict[Region, int]) -> Mapping[Region, int]:
+    """What each has to give until the pool is at zero; taken off `gives`."""
+    filled: dict[Region, int] = {}
+    for giver, left in gives.items():
+        filled[giver] = min(left, -pool)
+        gives[giver] = left - filled[giver]
+        pool += filled[giver]
+    return filled
 
 
 def _idle_at_rest(idle: int) -> int:
@@ -254,9 +279,3 @@ def _idle_at_rest(idle: int) -> int:
     But not to the unit: single reserves would be followed by moves of their own.
     """
     return max(idle // 3, min(idle, _FEW_UNITS))
-
-
-def _largest_first(amounts: Mapping[Region, int]) -> dict[Region, int]:
-    if len(amounts) < 2:
-        return dict(amounts)
-    return dict(sorted(amounts.items(), key=lambda item: (-item[1], item[0])))

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from regionquota.core.allocation import Allocation
 from regionquota.core.filling import Wish, fill
 from regionquota.core.floors_and_caps import floors_in_force
@@ -34,7 +36,7 @@ def _within(wish: Wish, floor: int, cap: int | None, owned: int, share: int) -> 
         # It may own its floor and have no use for the quota: that is no reason to be given what others never asked for.
         most = min(most, share)
     least = max(wish.floor, floor)
-    return wish._replace(want=min(wish.want, most), urgent=wish.urgent or owned < floor, least=least, most=most)
+    return replace(wish, want=min(wish.want, most), urgent=wish.urgent or owned < floor, least=least, most=most)
 
 
 def spread_within(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
@@ -64,5 +66,5 @@ def with_floors(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region,
     """A floor binds as what is in use does. If not all fit beside that, each gets the same part of its floor."""
     floors = {region: max(wish.floor, wish.least) for region, wish in wishes.items()}
     if sum(floors.values()) <= capacity:
-        return {region: wish._replace(floor=floors[region]) for region, wish in wishes.items()}
+        return {region: replace(wish, floor=floors[region]) for region, wish in wishes.items()}
     return {region: Wish(wish.floor, floors[region], floors[region], False) for region, wish in wishes.items()}
