@@ -25,7 +25,7 @@ from regionquota.cli.region_servers import RegionServer, region_servers
 from regionquota.config import Config
 from regionquota.coordinator.rounds import period_left, state_of
 from regionquota.core.allocation import Allocation
-from regionquota.core.demand import Demand, needs
+from regionquota.core.demand import Demand, needs_of
 from regionquota.core.explaining import Explained, Explanation, explain, lasts, ruling_in_words
 from regionquota.core.floors_and_caps import below_floor
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
@@ -83,9 +83,8 @@ def next_plan(
 ) -> Explanation:
     """`words` speak of this one quota; `now` is in seconds since 1970."""
     states = {name: state_of(record) for name, record in records.items()}
-    said = next(iter(needs(words, now).values()), {})
-    round_s = settings.coordinator.interval_s
-    return explain(allocation, said, states, policy_of(settings), round_s, period_left(allocation, now))
+    round_s, period_s = settings.coordinator.interval_s, period_left(allocation, now)
+    return explain(allocation, needs_of(words, now), states, policy_of(settings), round_s, period_s)
 
 
 async def _denials(settings: Config, key: QuotaKey) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from regionquota.coordinator.known_regions import KnownRegions
 from regionquota.coordinator.leading import Led
 from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation
-from regionquota.core.demand import Demand, Need, needs
+from regionquota.core.demand import Demand, Need, by_quota, needs, needs_of
 from regionquota.core.eviction import evict, release_ended
 from regionquota.core.groups import group_of
 from regionquota.core.periods import Calendar, epoch_of, period_end
@@ -41,15 +41,16 @@ async def run_round(
     """Of what is led. Of `known` documents only the active are looked at; of a group that is not known all are read."""
     states = {name: state_of(record) for name, record in records.items()}
     reports = await directory.demand(led.buckets)
-    demand = needs(reports, now)
+    said = by_quota(reports)
     evicted_before = [name for name, record in records.items() if record.is_evicted]
     able = [name for name, state in states.items() if state.takes_part]
-    active, documents = await _to_look_at(led, allocations, known, demand, evicted_before, able)
+    active, documents = await _to_look_at(led, allocations, known, said, evicted_before, able)
     evicted = await _still_evicted(records, regions or KnownRegions(directory))
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         settled = _without_evicted(allocation, evicted, now)
-        return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s, period_left(settled, now))
+        heard = needs_of(said.get(key, ()), now)
+        return settled, plan(settled, heard, states, policy, round_s, period_left(settled, now))
 
     def find(key: QuotaKey) -> Allocation | None:
         stored = documents[group_of(key, led.groups)].get(key)

@@ -4,7 +4,7 @@ Advisory throughout: nothing that keeps slices within the limit reads it.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -50,22 +50,32 @@ class Need(msgspec.Struct, frozen=True, gc=False):
 def needs(
     reports: Iterable[tuple[Region, Demand]], now: float | None = None
 ) -> Mapping[QuotaKey, Mapping[Region, Need]]:
-    """Sum up what the several servers of each region said; what they said a while ago as it will be `now`.
+    """Of each quota: see `needs_of`."""
+    return {key: needs_of(words, now) for key, words in by_quota(reports).items()}
+
+
+def by_quota(reports: Iterable[tuple[Region, Demand]]) -> Mapping[QuotaKey, Sequence[tuple[Region, Demand]]]:
+    sorted_out: dict[QuotaKey, list[tuple[Region, Demand]]] = {}
+    for one in reports:
+        key = one[1].key
+        if key in sorted_out:
+            sorted_out[key].append(one)
+        else:
+            sorted_out[key] = [one]
+    return sorted_out
+
+
+def needs_of(words: Sequence[tuple[Region, Demand]], now: float | None = None) -> Mapping[Region, Need]:
+    """Sum up what the several servers of each region said of one quota; what they said a while ago as it will be `now`.
 
     Balances come out of one database, so the largest word is taken; rates are each server's own and add up. What was
     in use in an accounting epoch that is over for anybody is so no more.
     """
-    said = list(reports)
-    newest: dict[QuotaKey, Epoch] = {}
-    for _, demand in said:
-        known = newest.get(demand.key)
-        if known is None or demand.epoch > known:
-            newest[demand.key] = demand.epoch
-    summed: dict[QuotaKey, dict[Region, Need]] = {key: {} for key in newest}
-    for region, demand in said:
-        word = _need(demand, newest[demand.key], now)
-        regions = summed[demand.key]
-        regions[region] = _added(regions[region], word) if region in regions else word
+    newest = max([demand.epoch for _, demand in words], default=TIMELESS)
+    summed: dict[Region, Need] = {}
+    for region, demand in words:
+        word = _need(demand, newest, now)
+        summed[region] = _added(summed[region], word) if region in summed else word
     return summed
 
 
