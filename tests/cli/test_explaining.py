@@ -15,7 +15,9 @@ from regionquota.coordinator.rounds import run_round
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
 from regionquota.core.periods import epoch_of
+from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Kind
+from regionquota.core.region_rules import RegionRules
 from regionquota.ports import Frozen, FrozenBy, RegionRecord
 
 JUNE = epoch_of(Kind.CONSUMABLE, at(2026, 6, 15))
@@ -40,6 +42,18 @@ def test_a_denial_says_what_stood_in_the_way(denial: dict[str, Any], is_frozen: 
     said = denial_in_words("us", denial, allocation(100, us=9), is_frozen=is_frozen)
     assert said.startswith("us last denied at 2026-06-15T03:00:00Z: ")
     assert says in said
+
+
+def test_a_denial_at_the_cap_says_so() -> None:
+    capped = allocation(100, policy=QuotaPolicy(regions={"us": RegionRules(cap=9)}), us=9)
+    said = denial_in_words("us", denied(8, pool=50), capped, is_frozen=False)
+    assert said.endswith("8 did not fit into 7 of a slice of 9, which is all that its cap 9 lets it own")
+
+
+def test_a_denial_beside_a_pool_that_is_kept_for_floors_says_so() -> None:
+    kept = allocation(100, policy=QuotaPolicy(regions={"eu": RegionRules(floor=50), "us": RegionRules(floor=20)}), us=9)
+    said = denial_in_words("us", denied(8, pool=50), kept, is_frozen=False)
+    assert said.endswith("and the pool held 50, of which is kept what eu still lacks of a floor")
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,10 @@ from regionquota.config import Config
 from regionquota.coordinator.rounds import period_left, state_of
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand, needs_of
-from regionquota.core.explaining import Explained, Explanation, explain, lasts
+from regionquota.core.explaining import Explained, Explanation, explain, lasts, ruling_in_words
+from regionquota.core.floors_and_caps import below_floor
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
+from regionquota.core.region_rules import NO_RULES
 from regionquota.errors import InvalidRequest, Unavailable
 from regionquota.http.decoding import write_time
 from regionquota.ports import Frozen, RegionRecord
@@ -149,7 +151,8 @@ def _show(
     )
     for one in found.regions:
         since = f" ({frozen_in_words(frozen[one.region])})" if one.region in frozen else ""
-        out.print(f"{one.region}: {one.situation.value}{since}", highlight=False, markup=False)
+        said = "; ".join([f"{one.situation.value}{since}", *ruling_in_words(one)])
+        out.print(f"{one.region}: {said}", highlight=False, markup=False)
     steps = [f"grant {amount:,} to {region}" for region, amount in found.next.grants.items()]
     steps += [f"ask {move.source} for {move.amount:,} for {move.target or 'the pool'}" for move in found.next.moves]
     out.print(f"the next plan would {', '.join(steps) or 'change nothing'}", highlight=False, markup=False)
@@ -171,11 +174,16 @@ def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Alloc
     """`denial` as `last_denial` of the HTTP API; what is said of the limit and of the region is as of now."""
     words = _WORDS.get(denial["reason"], denial["reason"]).format(**denial)
     if denial["reason"] == "OVER_LIMIT":
-        words += _elsewhere(denial, allocation, is_frozen=is_frozen)
+        rules = allocation.policy.regions.get(region, NO_RULES)
+        if rules.cap is not None and denial["slice"] >= rules.cap:
+            return (
+                f"{region} last denied at {denial['at']}: {words}, which is all that its cap {rules.cap:,} lets it own"
+            )
+        words += _elsewhere(region, denial, allocation, is_frozen=is_frozen)
     return f"{region} last denied at {denial['at']}: {words}"
 
 
-def _elsewhere(denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
+def _elsewhere(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
     if denial["amount"] > allocation.limit and not allocation.unlimited:
         return f"; it is more than the whole limit {allocation.limit:,}, so no region can grant it"
     pool = denial["pool"]
@@ -183,7 +191,9 @@ def _elsewhere(denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: 
         return ""
     if pool > 0 and is_frozen:
         return f", and the pool's {pool:,} are out of reach while the region is frozen"
-    return f", and the pool held {max(0, pool):,}"
+    lacking = sorted(below_floor(allocation) - {region})
+    kept = f", of which is kept what {', '.join(lacking)} still lacks of a floor" if pool > 0 and lacking else ""
+    return f", and the pool held {max(0, pool):,}{kept}"
 
 
 def _number(rate: float | None) -> str:

@@ -106,7 +106,7 @@ def _requested(
     known = {(move.source, move.target, move.amount): move for move in standing}
     moves = tuple(
         known.get((move.source, move.target, move.amount))
-        or Move(new_id(), move.source, move.target, move.amount, requested_at=now)
+        or Move(new_id(), move.source, move.target, move.amount, now, move.believed)
         for move in wanted
     )
     return standing if set(moves) == set(standing) else moves

@@ -43,7 +43,8 @@ async def run_round(
     reports = await directory.demand(led.buckets)
     said = by_quota(reports)
     evicted_before = [name for name, record in records.items() if record.is_evicted]
-    active, documents = await _to_look_at(led, allocations, known, said, evicted_before)
+    able = [name for name, state in states.items() if state.takes_part]
+    active, documents = await _to_look_at(led, allocations, known, said, evicted_before, able)
     evicted = await _still_evicted(records, regions or KnownRegions(directory))
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
@@ -65,6 +66,7 @@ async def _to_look_at(
     known: Shelves | None,
     reported: Iterable[QuotaKey],
     evicted: Collection[Region],
+    able: Collection[Region],
 ) -> tuple[Sequence[Stored], Mapping[int, Mapping[QuotaKey, Stored]]]:
     """The active documents, and by group all there are."""
     reported_of: dict[int, list[QuotaKey]] = {}
@@ -79,7 +81,7 @@ async def _to_look_at(
             active += listed
             documents[group] = {stored.key: stored for stored in listed}
         else:
-            active += shelf.active(reported_of.get(group, ()), evicted)
+            active += shelf.active(reported_of.get(group, ()), evicted, able)
             documents[group] = shelf.all
     return active, documents
 

@@ -44,7 +44,9 @@ class VersionedLimit(msgspec.Struct, frozen=True, gc=False):
 class Move(msgspec.Struct, frozen=True, gc=False):
     """A request that `source` give up to `amount` units to `target` (None: to the pool). Never a debt.
 
-    `requested_at` (seconds since 1970, the coordinator's clock) is for people and metrics; no rule reads it.
+    `believed` is what the planner took to be available at the source: of less it gives less, in proportion. 0: all
+    that it can. `requested_at` (seconds since 1970, the coordinator's clock) is for people and metrics; no rule reads
+    it.
     """
 
     id: str
@@ -52,6 +54,7 @@ class Move(msgspec.Struct, frozen=True, gc=False):
     target: Region | None
     amount: int
     requested_at: float = 0.0
+    believed: int = 0
 
 
 class Retired(msgspec.Struct, frozen=True, gc=False):

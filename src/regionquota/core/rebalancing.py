@@ -7,14 +7,18 @@ evenly stays in the pool, where small limits live altogether.
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import msgspec
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
+from regionquota.core.filling import Wish, fill
+from regionquota.core.floors_and_caps import TakesPart
 from regionquota.core.quota import MAX_AMOUNT, Region
+from regionquota.core.region_rules import RegionRules
+from regionquota.core.ruling import ruled, spread_within, with_floors
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,18 @@ class RegionState:
     frozen: bool = False
     draining: bool = False
 
+    @property
+    def takes_part(self) -> bool:
+        return not self.frozen and not self.draining
+
 
 class PlannedMove(msgspec.Struct, frozen=True, gc=False):
+    """`believed` is as in `Move`."""
+
     source: Region
     target: Region | None
     amount: int
+    believed: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
@@ -58,15 +69,6 @@ NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
 
 
-class Wish(msgspec.Struct, frozen=True, gc=False):
-    """`floor` is in use and never asked for; `want` is at least that."""
-
-    floor: int
-    want: int
-    weight: int
-    urgent: bool
-
-
 def plan(
     allocation: Allocation,
     needs: Mapping[Region, Need],
@@ -75,7 +77,8 @@ def plan(
     round_s: float,
     period_s: float | None = None,
 ) -> Plan:
-    """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have.
+    """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have; one that has not
+    reported is given what it lacks of its floor.
 
     `period_s` is left of the accounting period, None if it has no end.
     """
@@ -86,6 +89,8 @@ def plan(
     if not any(need.growth or need.denied for need in needs.values()):
         idle = _idle_at_rest(idle)
     draining = {region for region in wishes if regions[region].draining}
+    if allocation.policy.regions:  # what is above a cap goes like what drains, however little it is
+        draining |= {region for region, wish in wishes.items() if allocation.slice_of(region) > wish.most}
     return _emit(allocation, wanted, wishes, draining, smallest, idle)
 
 
@@ -98,6 +103,9 @@ def wishes_of(
     period_s: float | None,
 ) -> Mapping[Region, Wish]:
     """Of those that take part: arguments are those of `plan`."""
+    rules = allocation.policy.regions
+    if rules:
+        regions = weighed(regions, rules)
     if period_s is not None and weigh_the_same(regions[region] for region in needs if region in regions):
         period_s = None
     wishes: dict[Region, Wish] = {}
@@ -105,19 +113,24 @@ def wishes_of(
         state = regions.get(region)
         if state is not None and not state.frozen:
             wishes[region] = wish_of(need, state, allocation.limit, policy, round_s, period_s)
-    return wishes
+    if not rules:
+        return wishes
+    return ruled(wishes, allocation, {name: state.weight for name, state in regions.items() if state.takes_part})
 
 
 def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
     """The size that each region with a wish should have."""
-    capacity, floors, wants = totals(allocation, wishes)
+    rules = allocation.policy.regions
+    raised = {region: wish.raised for region, wish in wishes.items()} if rules else wishes
+    capacity, floors, wants = totals(allocation, raised)
     if capacity <= floors:
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
-        return _fill(wishes, capacity)
+        return fill(with_floors(raised, capacity) if rules else wishes, capacity)
     pool = int(allocation.limit * policy.pool_share)
-    return _spread(wishes, max(0, capacity - pool - wants))
+    rest = max(0, capacity - pool - wants)
+    return spread_within(wishes, rest) if rules else _spread(wishes, rest)
 
 
 def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> tuple[int, int, int]:
@@ -134,6 +147,16 @@ def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> tuple[int, 
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
     """Those that take part."""
     return len({region.weight for region in regions if not region.draining and not region.frozen}) <= 1
+
+
+def taking_part(regions: Mapping[Region, RegionState]) -> TakesPart:
+    return lambda region: region in regions and regions[region].takes_part
+
+
+def weighed(regions: Mapping[Region, RegionState], rules: Mapping[Region, RegionRules]) -> Mapping[Region, RegionState]:
+    """With the weights that the quota has of its own."""
+    own = {region: rule.weight for region, rule in rules.items() if rule.weight is not None and region in regions}
+    return {**regions, **{region: replace(regions[region], weight=weight) for region, weight in own.items()}}
 
 
 def foreseen(need: Need, seconds: float) -> int:
@@ -168,30 +191,6 @@ def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     return {region: wish.want + rest * wish.weight // weights for region, wish in wishes.items()}
 
 
-def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
-    """Weighted max-min (water-filling) of `capacity`, nobody below the floor or above the want.
-
-    Exact, in as many steps as there are regions (Bitran and Hax, 1981): where the bounds are, the worse violated side
-    is fixed, and what is left is shared among the others again.
-    """
-    filled = {region: wish.floor for region, wish in wishes.items()}
-    open_ = {region: wish for region, wish in wishes.items() if wish.weight > 0}
-    rest = capacity - sum(wish.floor for region, wish in wishes.items() if region not in open_)
-    while open_:
-        weights = sum(wish.weight for wish in open_.values())
-        below = {region: wish.floor * weights - rest * wish.weight for region, wish in open_.items()}
-        above = {region: rest * wish.weight - wish.want * weights for region, wish in open_.items()}
-        lacking, idle = (sum(max(0, amount) for amount in side.values()) for side in (below, above))
-        if lacking == idle == 0:
-            return filled | {region: rest * wish.weight // weights for region, wish in open_.items()}
-        for region, amount in (below if lacking >= idle else above).items():
-            if amount > 0:
-                wish = open_.pop(region)
-                filled[region] = wish.floor if lacking >= idle else wish.want
-                rest -= filled[region]
-    return filled
-
-
 def _emit(
     allocation: Allocation,
     wanted: Mapping[Region, int],
@@ -216,8 +215,11 @@ def _emit(
     if not takers and not draining and allocation.pool >= 0 and all(-amount < idle for amount, _ in givers):
         return NOTHING  # most quotas of most rounds
     takers.sort()
+    if allocation.policy.regions:  # what lacks of a floor goes before what others want
+        takers.sort(key=lambda taker: slices.get(taker[1], 0) >= wishes[taker[1]].least)
     givers.sort()
-    return _matched(allocation.pool, takers, {region: -amount for amount, region in givers}, draining, idle)
+    free = {region: slices[region] - wishes[region].floor for _, region in givers}
+    return _matched(allocation.pool, takers, {region: -amount for amount, region in givers}, free, draining, idle)
 
 
 _Taker: TypeAlias = "tuple[int, Region, int]"
@@ -225,12 +227,19 @@ _Taker: TypeAlias = "tuple[int, Region, int]"
 
 
 def _matched(
-    pool: int, takers: Sequence[_Taker], gives: dict[Region, int], draining: Collection[Region], idle: int
+    pool: int,
+    takers: Sequence[_Taker],
+    gives: dict[Region, int],
+    free: Mapping[Region, int],
+    draining: Collection[Region],
+    idle: int,
 ) -> Plan:
     """Takers are served from the pool, then from givers, in the order of both; what is left goes to the pool.
 
-    A pool below zero is filled before anything else. What a draining region gives is useful whatever it is.
+    A pool below zero is filled before anything else. What a draining region gives is useful whatever it is. Of what is
+    `free` in a region its moves say that it was believed, unless they ask for all there is.
     """
+    believed = {} if pool < 0 else {region: units for region, units in free.items() if region not in draining}
     filled = _fill_up(pool, gives) if pool < 0 else {}
     grants: dict[Region, int] = {}
     moves: list[PlannedMove] = []
@@ -244,13 +253,13 @@ def _matched(
         for giver, left in gives.items():
             moved = min(amount, left)
             if moved >= useful_from or (moved and giver in draining):
-                moves.append(PlannedMove(giver, taker, moved))
+                moves.append(PlannedMove(giver, taker, moved, believed.get(giver, 0)))
                 gives[giver] = left - moved
                 amount -= moved
     for giver, left in gives.items():
         to_pool = filled.get(giver, 0) + (left if left >= idle or giver in draining else 0)
         if to_pool:
-            moves.append(PlannedMove(giver, None, to_pool))
+            moves.append(PlannedMove(giver, None, to_pool, believed.get(giver, 0)))
     return Plan(grants, tuple(moves))
 
 

@@ -4,15 +4,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from regionquota.core.allocation import Allocation
+from regionquota.core.allocation import Allocation, grant, request_moves
 from regionquota.core.demand import Need
+from regionquota.core.floors_and_caps import floors_in_force, room_below_cap, within_reach
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import Plan, PlannedMove, RegionState, foreseen
+from regionquota.core.rebalancing import Plan, PlannedMove, RegionState, foreseen, taking_part, weighed
 
 _IDLE: Final = 1e-3
 """Units per second at least, so that an idle region has some time left and not endless."""
 _FEW: Final = 4.0
-"""Units more or less are no difference between two rates: as many are added to what each was asked for."""
+"""Requests more or less are no difference between two rates: as many are added to what each was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,8 @@ def relieve(
     So much that both have the same time left until they run out, at the rate at which they are asked now; from several
     regions if one has not got what is asked for at once. Nothing below `smallest` units moves, but to a region that
     cannot serve a single request; and nothing that a donor which weighs more will need of its share of the limit in the
-    `period_s` that are left of the accounting period. A move that was requested before still stands, unless its donor
+    `period_s` that are left of the accounting period. Nobody gets what others lack of their floors, nor is brought
+    above its cap, and no donor is asked for its floor. A move that was requested before still stands, unless its donor
     runs short itself, or it names a region that is frozen by now. While a lowered limit is being collected nobody is
     relieved: what is given back would be in use again before it is collected.
     """
@@ -50,7 +52,10 @@ def relieve(
     grants: dict[Region, int] = {}
     standing = [move for move in thawed if move.source not in short]
     moves = [PlannedMove(move.source, move.target, move.amount) for move in standing]
-    pool = max(0, allocation.pool)
+    regions = weighed(regions, allocation.policy.regions)
+    takes_part = taking_part(regions)
+    floors = floors_in_force(allocation, takes_part)
+    known = request_moves(allocation, standing)
     sides = {
         region: _side(allocation.slice_of(region), need, regions[region].weight)
         for region, need in needs.items()
@@ -62,8 +67,9 @@ def relieve(
         if region not in sides or regions[region].draining or region in busy:
             continue
         taker = replace(sides[region], size=max(1, sides[region].size))
-        if pool:
-            grants[region], pool = pool, 0
+        free = within_reach(known, region, takes_part)
+        if free:
+            grants[region], known = free, grant(known, {region: free})
             taker = replace(taker, left=taker.left + grants[region])
             if taker.left >= taker.size and grants[region] >= _denied_units(needs[region]):
                 continue
@@ -72,8 +78,9 @@ def relieve(
             donors[other] = sides[other]
             if period_s is not None and regions[other].weight > regions[region].weight:
                 donors[other] = _beyond(entitled[other], sides[other], needs[other], period_s)
-        given = _given(taker, donors, smallest)
-        moves += [PlannedMove(donor, region, amount) for donor, amount in given.items()]
+            donors[other] = _above(floors.get(other, 0), donors[other], allocation.slice_of(other))
+        given = _at_most(room_below_cap(known, region), _given(taker, donors, smallest))
+        moves += [PlannedMove(donor, region, amount, donors[donor].left) for donor, amount in given.items()]
         if given:
             busy |= {region, *given}
     return Plan(grants, tuple(moves))
@@ -91,9 +98,22 @@ def _beyond(entitled: int, donor: _Side, need: Need, period_s: float) -> _Side:
     return replace(donor, left=max(0, donor.left - kept))
 
 
+def _above(floor: int, donor: _Side, slice_: int) -> _Side:
+    return replace(donor, left=max(0, min(donor.left, slice_ - floor))) if floor else donor
+
+
+def _at_most(room: int, given: Mapping[Region, int]) -> Mapping[Region, int]:
+    fitting: dict[Region, int] = {}
+    for donor, amount in given.items():
+        fits = min(amount, room - sum(fitting.values()))
+        if fits > 0:
+            fitting[donor] = fits
+    return fitting
+
+
 def _side(slice_: int, need: Need, weight: int) -> _Side:
     """A rate counts by its weight, so that under scarcity who weighs more has more time left."""
-    rate = need.growth + need.denied + _FEW / max(1.0, need.seconds)
+    rate = need.growth + need.denied + _FEW * max(1, need.largest) / max(1.0, need.seconds)
     return _Side(max(0, slice_ - need.in_use), max(_IDLE, rate * weight), need.largest)
 
 

@@ -130,6 +130,10 @@ def policy(kind: Kind, policy: QuotaPolicy) -> dict[str, Any]:
         "max_overdraft": policy.max_overdraft,
         "parent": policy.parent,
         "guarantee": policy.guarantee,
+        "regions": {
+            region: {"weight": rules.weight, "floor": rules.floor, "cap": rules.cap}
+            for region, rules in policy.regions.items()
+        },
     }
     if kind is Kind.CONSUMABLE:
         fields |= {"period": policy.calendar.period.value, "time_zone": policy.calendar.time_zone}

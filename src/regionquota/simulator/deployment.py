@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.urgent import Cries
@@ -60,7 +62,8 @@ class Deployment:
 
     async def play(self, on_bin: Callable[[int], None] = lambda _: None) -> Outcome:
         """`on_bin` hears of each bin that begins."""
-        policy = {"period": self._period}
+        regions = {name: msgspec.structs.asdict(rules) for name, rules in self._scenario.quota.regions.items()}
+        policy = {"period": self._period, "regions": regions}
         await put_limit(self._etcd, KEY, Kind.CONSUMABLE, LimitSource.PLAN, VersionedLimit(self._work.limit, 1), policy)
         await self._hand_out()
         for name, part in self._scenario.regions.items():

@@ -1,0 +1,51 @@
+"""Sharing units out by weight, between what each must have and what each may have at most."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from regionquota.core.quota import MAX_AMOUNT, Region
+
+
+class Wish(msgspec.Struct, frozen=True, gc=False):
+    """`floor` is in use and never asked for; `want` is at least that. Where the quota has rules for the region, it gets
+    `least` before others get what they want, and `most` at the most, which `want` is not above.
+    """
+
+    floor: int
+    want: int
+    weight: int
+    urgent: bool
+    least: int = 0
+    most: int = MAX_AMOUNT
+
+    @property
+    def raised(self) -> "Wish":
+        """As if the floor of the quota was wanted."""
+        return msgspec.structs.replace(self, want=max(self.want, self.least))
+
+
+def fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
+    """Weighted max-min (water-filling) of `capacity`, nobody below the floor or above the want; who weighs nothing gets
+    what the others do not want.
+
+    Exact, in as many steps as there are regions (Bitran and Hax, 1981): where the bounds are, the worse violated side
+    is fixed, and what is left is shared among the others again.
+    """
+    filled = {region: wish.floor for region, wish in wishes.items()}
+    open_ = {region: wish for region, wish in wishes.items() if wish.weight > 0}
+    rest = capacity - sum(wish.floor for region, wish in wishes.items() if region not in open_)
+    while open_:
+        weights = sum(wish.weight for wish in open_.values())
+        below = {region: wish.floor * weights - rest * wish.weight for region, wish in open_.items()}
+        above = {region: rest * wish.weight - wish.want * weights for region, wish in open_.items()}
+        lacking, idle = (sum(max(0, amount) for amount in side.values()) for side in (below, above))
+        if lacking == idle == 0:
+            return filled | {region: rest * wish.weight // weights for region, wish in open_.items()}
+        for region, amount in (below if lacking >= idle else above).items():
+            if amount > 0:
+                wish = open_.pop(region)
+                filled[region] = wish.floor if lacking >= idle else wish.want
+                rest -= filled[region]
+    last = {region: msgspec.structs.replace(wish, weight=1) for region, wish in wishes.items() if wish.weight == 0}
+    return {**filled, **fill(last, rest + sum(wish.floor for wish in last.values()))} if last else filled
