@@ -28,11 +28,13 @@ REGIONS = ("eu", "us", "ap", "sa", "af")
 SHORT = 0.1
 """So many of the words speak of denials."""
 ROUND_S = 10.0
+NOW = 1_800_000_000.0
+SAID_S_AGO = 3.0
 
 
 class Clock:
     def now(self) -> float:
-        return 1_800_000_000.0
+        return NOW
 
 
 async def measure(quotas: int) -> tuple[float, Round]:
@@ -58,7 +60,7 @@ async def measure(quotas: int) -> tuple[float, Round]:
     began = time.process_time()
     done = await run_round(
         {name: RegionRecord(name) for name in REGIONS}, etcd, etcd, Led(1, {0: fence}), Policy(),
-        round_s=ROUND_S, now=0.0, new_id=lambda: f"{next(ids)}", known=known,
+        round_s=ROUND_S, now=NOW, new_id=lambda: f"{next(ids)}", known=known,
     )  # fmt: skip
     took = time.process_time() - began
     await known.stop()
@@ -67,7 +69,9 @@ async def measure(quotas: int) -> tuple[float, Round]:
 
 def _word(key: QuotaKey, rng: random.Random) -> Demand:
     denied = 5 if rng.random() < SHORT else 0
-    return Demand(key, 180, rng.randrange(181), 0, granted=rng.randrange(30), denied=denied, seconds=5.0)
+    return Demand(
+        key, 180, rng.randrange(181), 0, granted=rng.randrange(30), denied=denied, seconds=5.0, at=NOW - SAID_S_AGO
+    )
 
 
 def main(sizes: Sequence[int]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_struct
 from tests.clocks import Clock
 from tests.core.builders import NOON, OTHER, QUOTA, allocation
 
@@ -252,7 +253,7 @@ async def test_what_was_never_used_is_there_for_all_before_the_next_period_begin
     now = epoch_of(Kind.CONSUMABLE, NOON, hours.calendar)
     revision, known = await world.etcd.read(QUOTA)
     assert known is not None
-    await world.etcd.swap(QUOTA, revision, replace(known, kind=Kind.CONSUMABLE, policy=hours, epoch=now))
+    await world.etcd.swap(QUOTA, revision, replace_struct(known, kind=Kind.CONSUMABLE, policy=hours, epoch=now))
     world.clock.time = start_of(now + 1, hours.calendar).timestamp() - 60
     await world.evict()
     if not unused:

@@ -13,9 +13,9 @@ from regionquota.core.allocation import (
     set_limit,
 )
 from regionquota.core.policy import amend
-from regionquota.core.quota import Kind, QuotaKey, home_of
+from regionquota.core.quota import Kind, QuotaKey, Region, home_of
 from regionquota.errors import EtcdUnavailable, InvalidRequest, StaleVersion
-from regionquota.ports import AllocationStore
+from regionquota.ports import AllocationStore, Directory
 
 MAX_ATTEMPTS: Final = 20
 """Compare-and-swap attempts on one document before a caller is told to try again."""
@@ -36,6 +36,11 @@ class LimitWord:
     kind: Kind | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def ruled(self) -> Sequence[Region]:
+        """The regions that are given rules."""
+        return [region for region, said in (self.changes.get("regions") or {}).items() if said is not None]
+
 
 async def put_limit(
     allocations: AllocationStore,
@@ -48,6 +53,20 @@ async def put_limit(
     """As `put_limits`, for one."""
     (done,) = await put_limits(allocations, [LimitWord(key, source, limit, kind, changes or {})])
     return done
+
+
+async def refuse_unknown_regions(directory: Directory, words: Sequence[LimitWord]) -> None:
+    """Raises `InvalidRequest` for rules of a region that nobody has heard of. Rules of any may be taken back."""
+    if not any(word.ruled for word in words):
+        return
+    known = sorted(await directory.regions())
+    for word in words:
+        for region in word.ruled:
+            if region not in known:
+                raise InvalidRequest(
+                    f"regions.{region}",
+                    f"regions.{region} is no region that has ever run: known are {', '.join(known) or 'none yet'}",
+                )
 
 
 async def put_limits(allocations: AllocationStore, words: Sequence[LimitWord]) -> Sequence[tuple[int, Allocation]]:
@@ -103,6 +122,8 @@ def _amended(word: LimitWord, known: Allocation | None) -> Allocation:
     home = home_of(word.key.scope)
     if word.changes.get("parent") == word.key.scope:
         raise InvalidRequest("parent", "parent must be another scope than the quota's own")
+    if home is not None and word.ruled:
+        raise InvalidRequest("regions", f"regions: all of {word.key} belongs to {home}, so there is nothing to rule")
     if known is None:
         if word.limit.amount is None:
             raise InvalidRequest("limit", f"there is no quota {word.key} to take an override back from")

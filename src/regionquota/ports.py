@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+import msgspec
+
 from regionquota.core.allocation import Allocation
 from regionquota.core.commands import Command, Outcome
 from regionquota.core.counter import Counter
@@ -26,8 +28,7 @@ class Clock(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True, gc=False):
     """A document as etcd holds it. `allocation` None: deleted at that revision."""
 
     key: QuotaKey

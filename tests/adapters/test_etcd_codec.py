@@ -1,12 +1,12 @@
 """Documents as they stand in etcd, where other releases read them."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.core.builders import NOON
 
 from regionquota.adapters.etcd.codec import (
@@ -25,7 +25,8 @@ from regionquota.core.demand import Demand
 from regionquota.core.eviction import Eviction
 from regionquota.core.periods import Calendar, Period
 from regionquota.core.policy import Enforcement, QuotaPolicy, Refill
-from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
+from regionquota.core.quota import MAX_AMOUNT, MAX_WEIGHT, Kind, QuotaKey
+from regionquota.core.region_rules import RegionRules
 from regionquota.errors import UnreadableDocument
 from regionquota.ports import Frozen, FrozenBy, Presence, RegionRecord, RegionStatus
 
@@ -39,15 +40,15 @@ ALLOCATION = Allocation(
     pool=90,
     retired={"ap": Retired(10, 24_320)},
     slices={"eu": 600, "us": 300},
-    moves=[Move("m1", "eu", "us", 40, 1_800_000_000.5), Move("m2", "us", None, 1)],
+    moves=[Move("m1", "eu", "us", 40, 1_800_000_000.5, 60), Move("m2", "us", None, 1)],
     epoch=24_321,
 )
 
 AS_JSON = (
     '{"v":1,"kind":"consumable","plan":{"amount":1000,"version":3},"override":{"amount":null,"version":2},'
     '"limit":1000,"pool":90,"retired":{"ap":{"units":10,"epoch":24320}},"slices":{"eu":600,"us":300},"moves":['
-    '{"id":"m1","from":"eu","to":"us","amount":40,"requested_at":1800000000.5},'
-    '{"id":"m2","from":"us","to":null,"amount":1,"requested_at":0.0}],"epoch":24321,'
+    '{"id":"m1","from":"eu","to":"us","amount":40,"requested_at":1800000000.5,"believed":60},'
+    '{"id":"m2","from":"us","to":null,"amount":1,"requested_at":0.0,"believed":0}],"epoch":24321,'
     '"policy":{"calendar":{"period":"month","time_zone":"UTC"},"refill":null,"enforcement":"hard",'
     '"enforced_percent":100,"admission_open":true,"max_single":null,"min_ttl_s":null,"max_ttl_s":null,'
     '"max_overdraft":null,"parent":null,"guarantee":0,"generation":1,"normal_fill_percent":100,"low_fill_percent":100}}'
@@ -57,6 +58,11 @@ AS_JSON = (
 def test_an_allocation_is_this_json() -> None:
     assert AS_JSON == encode_allocation(ALLOCATION).decode()
     assert ALLOCATION == decode_allocation(KEY, AS_JSON.encode())
+
+
+def test_a_move_that_says_nothing_of_what_was_believed_is_read() -> None:
+    before = AS_JSON.replace(',"believed":60', "").replace(',"believed":0', "")
+    assert [0, 0] == [move.believed for move in decode_allocation(KEY, before.encode()).moves]
 
 
 amounts = st.integers(0, MAX_AMOUNT)
@@ -70,6 +76,7 @@ moves = st.builds(
     target=st.none() | regions,
     amount=st.integers(1, MAX_AMOUNT),
     requested_at=st.floats(0, 4e9),
+    believed=amounts,
 )
 policies = st.builds(
     QuotaPolicy,
@@ -87,6 +94,12 @@ policies = st.builds(
     normal_fill_percent=st.integers(50, 100),
     low_fill_percent=st.integers(0, 50),
     generation=st.integers(1, MAX_AMOUNT),
+    regions=st.dictionaries(
+        names,
+        st.builds(RegionRules, st.none() | st.integers(0, MAX_WEIGHT), st.just(0), st.none() | amounts)
+        | st.builds(RegionRules, floor=amounts),
+        max_size=3,
+    ),
 )
 
 
@@ -125,6 +138,13 @@ def test_a_document_of_a_release_without_policies_has_the_default_one() -> None:
     assert ALLOCATION == decode_allocation(KEY, json.dumps(fields).encode())
 
 
+def test_rules_for_regions_are_this_json() -> None:
+    rules = {"eu": RegionRules(300, 50, 200), "us": RegionRules(cap=0)}
+    raw = encode_allocation(replace(ALLOCATION, policy=QuotaPolicy(regions=rules)))
+    assert raw.endswith(b'"low_fill_percent":100,"regions":{"eu":{"weight":300,"floor":50,"cap":200},"us":{"cap":0}}}}')
+    assert rules == decode_allocation(KEY, raw).policy.regions
+
+
 def altered(**fields: Any) -> bytes:
     return json.dumps(json.loads(AS_JSON) | fields).encode()
 
@@ -157,6 +177,9 @@ def test_order_and_white_space_do_not_matter() -> None:
         (altered(slices={"eu": 901, "us": -1}), "Expected `int` >= 0"),
         (altered(slices={"eu\x00": 900}), "matching regex"),
         (altered(moves=[{"id": "\x00", "from": "eu", "to": "us", "amount": 1}]), "matching regex"),
+        (altered(policy={"regions": {"eu": {"floor": 2, "cap": 1}}}), "floor 2 is above cap 1"),
+        (altered(policy={"regions": {"eu": {"weight": -1}}}), "weight is -1"),
+        (altered(policy={"regions": {"eu": {"floor": 2**63}}}), "out of range"),
         (altered(epoch=2**31), "Expected `int` <= 2147483647"),
         (altered(moves=[{"id": "m1", "from": "eu", "to": "eu", "amount": 1}]), "move m1"),
     ],

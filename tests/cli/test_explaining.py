@@ -3,11 +3,24 @@
 from typing import Any
 
 import pytest
-from tests.core.builders import allocation
+from tests.clocks import HandClock
+from tests.core.builders import QUOTA, allocation, at
 
-from regionquota.cli.explaining import denial_in_words, frozen_in_words, in_words
+from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.bootstrap.coordinator import policy_of
+from regionquota.cli.explaining import denial_in_words, frozen_in_words, in_words, next_plan
+from regionquota.config import Config
+from regionquota.coordinator.leading import Led
+from regionquota.coordinator.rounds import run_round
 from regionquota.core.allocation import Allocation
-from regionquota.ports import Frozen, FrozenBy
+from regionquota.core.demand import Demand
+from regionquota.core.periods import epoch_of
+from regionquota.core.policy import QuotaPolicy
+from regionquota.core.quota import Kind
+from regionquota.core.region_rules import RegionRules
+from regionquota.ports import Frozen, FrozenBy, RegionRecord
+
+JUNE = epoch_of(Kind.CONSUMABLE, at(2026, 6, 15))
 
 
 def denied(amount: int, pool: int | None = 0, reason: str = "OVER_LIMIT") -> dict[str, Any]:
@@ -42,6 +55,18 @@ def test_a_denial_names_its_priority_if_it_is_not_the_usual_one() -> None:
     assert said.startswith("us last denied a request of high priority at 2026-06-15T03:00:00Z: 8 did not fit")
 
 
+def test_a_denial_at_the_cap_says_so() -> None:
+    capped = allocation(100, policy=QuotaPolicy(regions={"us": RegionRules(cap=9)}), us=9)
+    said = denial_in_words("us", denied(8, pool=50), capped, is_frozen=False)
+    assert said.endswith("8 did not fit into 7 of a slice of 9, which is all that its cap 9 lets it own")
+
+
+def test_a_denial_beside_a_pool_that_is_kept_for_floors_says_so() -> None:
+    kept = allocation(100, policy=QuotaPolicy(regions={"eu": RegionRules(floor=50), "us": RegionRules(floor=20)}), us=9)
+    said = denial_in_words("us", denied(8, pool=50), kept, is_frozen=False)
+    assert said.endswith("and the pool held 50, of which is kept what eu still lacks of a floor")
+
+
 @pytest.mark.parametrize(
     ("known", "says"),
     [
@@ -56,3 +81,34 @@ def test_a_limit_that_was_cut_says_what_is_still_owned_above_it(known: Allocatio
 def test_a_freeze_says_since_when_and_why() -> None:
     said = frozen_in_words(Frozen(FrozenBy.LIVENESS, 1_781_492_400.0, "no sign of life from any of its servers"))
     assert "by liveness since 2026-06-15T03:00:00.000Z: no sign of life from any of its servers" == said
+
+
+async def test_what_the_next_plan_does_is_what_a_round_does_to_the_end_of_a_period() -> None:
+    """With unequal weights a round looks ahead to the end, and takes what was said a while ago as it will be by now."""
+    now = at(2026, 6, 30, 23, 59)
+    etcd = MemoryCoordination(HandClock(now))
+    known = allocation(1000, kind=Kind.CONSUMABLE, eu=450, us=250, ap=250)
+    records = {"eu": RegionRecord("eu", weight=300), "us": RegionRecord("us"), "ap": RegionRecord("ap")}
+    words = [
+        (name, Demand(QUOTA, known.slice_of(name), used, 0, granted=15, seconds=5.0, epoch=JUNE, at=now - 3))
+        for name, used in (("eu", 100), ("us", 220), ("ap", 220))
+    ]
+    await etcd.swap(QUOTA, 0, known)
+    for name, word in words:
+        await etcd.report(await etcd.open_session(60), name, name, [word])
+    fence = await etcd.lead(await etcd.open_session(60), "one")
+    assert fence is not None
+    config = Config()
+
+    said = next_plan(known, words, records, config, now).next
+
+    done = await run_round(
+        records, etcd, etcd, Led(1, {0: fence}), policy_of(config),
+        round_s=config.coordinator.interval_s, now=now, new_id=lambda: "m",
+    )  # fmt: skip
+    _, after = await etcd.read(QUOTA)
+    assert after is not None
+    granted = {name: size - known.slice_of(name) for name, size in after.slices.items() if size > known.slice_of(name)}
+    moved = [(move.source, move.target, move.amount) for _, move in done.moves]
+    assert granted or moved
+    assert (granted, moved) == (dict(said.grants), [(one.source, one.target, one.amount) for one in said.moves])

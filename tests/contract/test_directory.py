@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from regionquota.core.demand import Demand
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey
@@ -171,7 +172,7 @@ async def test_an_announcement_belongs_to_the_session_that_made_it_last(director
 
 async def test_a_report_replaces_the_last_of_the_same_server(directory: Directory) -> None:
     session = await directory.open_session(LONG_S)
-    other = replace(CPU, key=QuotaKey("acme", "disk"), used=MAX_AMOUNT)
+    other = replace_struct(CPU, key=QuotaKey("acme", "disk"), used=MAX_AMOUNT)
     await directory.report(session, "eu", "host-1", [CPU, other])
     await directory.report(session, "eu", "host-2", [CPU])
     await directory.report(session, "eu", "host-1", [other])
@@ -187,7 +188,7 @@ async def test_an_empty_report_takes_back_the_last(directory: Directory) -> None
 
 async def test_a_report_may_be_larger_than_one_etcd_value(directory: Directory) -> None:
     session = await directory.open_session(LONG_S)
-    words = [replace(CPU, key=QuotaKey("t" * 200, "r" * 200, str(number))) for number in range(6_000)]
+    words = [replace_struct(CPU, key=QuotaKey("t" * 200, "r" * 200, str(number))) for number in range(6_000)]
     await directory.report(session, "eu", "host-1", words)
     assert [("eu", word) for word in words] == list(await directory.demand())
     await directory.report(session, "eu", "host-1", words[:1])
@@ -206,7 +207,7 @@ async def test_demand_goes_with_its_session(directory: Directory) -> None:
 async def test_odd_names_survive(directory: Directory, odd: str) -> None:
     session = await directory.open_session(LONG_S)
     presence = Presence(odd, odd, f"http://host/?{odd}", 1)
-    demand = replace(CPU, key=QuotaKey(odd, odd, odd))
+    demand = replace_struct(CPU, key=QuotaKey(odd, odd, odd))
     await directory.swap_region(RegionRecord(odd), 0)
     await directory.announce(session, presence)
     await directory.report(session, odd, odd, [demand])

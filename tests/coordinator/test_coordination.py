@@ -260,3 +260,31 @@ async def test_what_a_round_changes_is_written_several_at_a_time(clock: HandCloc
         _, allocation = await etcd.read(key)
         assert allocation is not None
         assert allocation.slice_of("eu") > 0
+
+
+async def test_a_floor_is_granted_of_a_quota_that_nobody_has_used(etcd: MemoryCoordination, clock: HandClock) -> None:
+    fence = await lead(etcd)
+    for name in ("eu", "us"):
+        await region(etcd, name)
+    rules = {"eu": {"floor": 30}, "gone": {"floor": 20}, "us": {"cap": 0}}
+    limit = VersionedLimit(100, 1)
+    await put_limit(etcd, QUOTA, Kind.ALLOCATED, LimitSource.PLAN, limit, {"regions": rules})
+    await plan_round(etcd, fence, clock)
+    _, planned = await etcd.read(QUOTA)
+    assert planned is not None
+    assert ({"eu": 30}, 70) == (dict(planned.slices), planned.pool)
+
+
+async def test_a_limit_lowered_below_the_floors_is_planned_all_the_same(
+    etcd: MemoryCoordination, clock: HandClock
+) -> None:
+    fence = await lead(etcd)
+    for name in ("eu", "us"):
+        await region(etcd, name)
+    rules = {"eu": {"floor": 60}, "us": {"floor": 30}}
+    await put_limit(etcd, QUOTA, Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(90, 1), {"regions": rules})
+    await put_limit(etcd, QUOTA, None, LimitSource.PLAN, VersionedLimit(30, 2))
+    done = await plan_round(etcd, fence, clock)
+    _, planned = await etcd.read(QUOTA)
+    assert planned is not None
+    assert ([], {"eu": 20, "us": 10}) == (list(done.failed), dict(planned.slices))

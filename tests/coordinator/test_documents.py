@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.clocks import HandClock
 from tests.core.builders import allocation
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator.documents import Documents
 from regionquota.core.allocation import Move, Retired
+from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import QuotaKey
+from regionquota.core.region_rules import RegionRules
 from regionquota.ports import Stored
 
 ONE, TWO = QuotaKey("acme", "vcpu"), QuotaKey("acme", "disk")
@@ -75,6 +77,19 @@ async def test_what_an_evicted_region_has_left_is_active(etcd: MemoryCoordinatio
     await heard(documents)
     assert [TWO] == [stored.key for stored in documents.active((), ["ap", "sa"])]
     assert [] == list(documents.active((), ["sa"]))
+
+
+async def test_what_a_region_lacks_of_a_floor_is_active_if_it_can_be_given(
+    etcd: MemoryCoordination, documents: Documents
+) -> None:
+    rules = QuotaPolicy(regions={"eu": RegionRules(floor=10), "ap": RegionRules(floor=5)})
+    revision = await etcd.swap(TWO, 0, allocation(100, policy=rules, eu=9, ap=5))
+    assert [] == await heard(documents)
+    assert [] == list(documents.active((), able=["ap", "us"]))
+    assert [TWO] == [stored.key for stored in documents.active((), able=["eu"])]
+    await etcd.swap(TWO, revision or 0, allocation(100, policy=rules, eu=10, ap=5))
+    await heard(documents)
+    assert [] == list(documents.active((), able=["eu"]))
 
 
 async def test_an_older_word_changes_nothing(documents: Documents) -> None:

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Container, Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.clocks import HandClock
 
 from regionquota.adapters.memory.coordination import MemoryCoordination

@@ -2,12 +2,12 @@
 
 import uuid
 from collections.abc import Coroutine, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, TypeVar
 
 from hypothesis import settings
+from msgspec.structs import replace
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.allocation import UNLIMITED, Allocation, Move, Retired, VersionedLimit

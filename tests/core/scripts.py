@@ -1,11 +1,12 @@
 """Random scripts of what may happen to a region's store: batches of commands, allocations heard of, passing time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.core.builders import adjust, allocation, at, move, reservation_name, reserve
 
 from regionquota.core.allocation import Allocation

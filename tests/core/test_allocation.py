@@ -1,6 +1,5 @@
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from tests.core.builders import allocation, move
 
 from regionquota.core.allocation import (
@@ -9,6 +8,7 @@ from regionquota.core.allocation import (
     Move,
     VersionedLimit,
     grant,
+    grant_and_request,
     hand_over,
     new_allocation,
     request_moves,
@@ -162,6 +162,14 @@ def test_requesting_a_move_moves_nothing() -> None:
 def test_new_requests_replace_the_old_ones() -> None:
     first = request_moves(allocation(300, eu=200), [move("eu", "us", 100, "old")])
     assert ["new"] == [one.id for one in request_moves(first, [move("eu", "us", 30, "new")]).moves]
+
+
+def test_a_grant_and_moves_in_one_change_are_one_after_the_other() -> None:
+    before, moves = allocation(300, eu=200, moves=[move("us", "eu", 5)]), [move("eu", "us", 30, "new")]
+    together = grant_and_request(before, {"us": 40}, moves)
+    assert request_moves(grant(before, {"us": 40}), moves) == together
+    with pytest.raises(ProtocolError, match="out of a pool of 100"):
+        grant_and_request(before, {"us": 101}, moves)
 
 
 def test_a_move_may_ask_for_more_than_the_source_owns() -> None:

@@ -1,11 +1,11 @@
 """Invariant A under every sequence of transitions, checked without the allocation's own check."""
 
 from collections import Counter as Tally
-from dataclasses import replace
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec.structs import replace
 
 from regionquota.core.allocation import (
     Allocation,

@@ -1,10 +1,9 @@
 """Capacity of an evicted region: counted once, always, until there is evidence."""
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.core.builders import allocation as document
 from tests.core.builders import at
 

@@ -3,8 +3,10 @@
 from tests.core.builders import allocation
 
 from regionquota.core.demand import Need
-from regionquota.core.explaining import Explanation, Situation, explain, lasts
+from regionquota.core.explaining import Explained, Explanation, Rule, Ruling, Situation, explain, lasts, ruling_in_words
+from regionquota.core.policy import QuotaPolicy
 from regionquota.core.rebalancing import Policy, RegionState, plan
+from regionquota.core.region_rules import RegionRules
 
 POLICY, ROUND_S = Policy(), 10.0
 REGIONS = {name: RegionState() for name in ("eu", "us", "ap")}
@@ -22,6 +24,14 @@ def situations(found: Explanation) -> dict[str, Situation]:
 def test_the_next_plan_is_the_planners() -> None:
     needs = {"eu": Need(100, denied=3.0, seconds=5.0), "us": Need(10), "ap": Need(10)}
     assert plan(KNOWN, needs, REGIONS, POLICY, ROUND_S) == why(needs).next
+
+
+def test_what_a_region_wants_is_what_it_wants_to_the_end_of_the_period_where_weights_differ() -> None:
+    needs = {name: Need(30, growth=1.0) for name in REGIONS}
+    regions = REGIONS | {"eu": RegionState(weight=300)}
+    found = explain(KNOWN, needs, regions, POLICY, ROUND_S, period_s=50.0)
+    assert {80} == {one.wants for one in found.regions}
+    assert plan(KNOWN, needs, regions, POLICY, ROUND_S, 50.0) == found.next
 
 
 def test_everybody_has_a_reason() -> None:
@@ -51,3 +61,43 @@ def test_how_long_it_lasts() -> None:
     )
     assert 5.0 == lasts(eu)
     assert {None, 0.0} == {lasts(us), lasts(ap)}
+
+
+# -- rules of the quota for single regions --
+
+
+def ruled(
+    limit: int, needs: dict[str, Need], states: dict[str, RegionState], **rules: RegionRules
+) -> dict[str, Explained]:
+    known = allocation(limit, policy=QuotaPolicy(regions=rules))
+    return {one.region: one for one in explain(known, needs, REGIONS | states, POLICY, ROUND_S).regions}
+
+
+def test_a_rule_that_decides_the_size_is_named_with_what_it_would_be_without() -> None:
+    needs = {"eu": Need(), "us": Need(), "ap": Need()}
+    found = ruled(1000, needs, {}, eu=RegionRules(weight=200), us=RegionRules(cap=100), ap=RegionRules(floor=400))
+    assert {"eu": 400, "us": 100, "ap": 400} == {name: one.size for name, one in found.items()}
+    assert ["its cap 100 decides: without it 166"] == ruling_in_words(found["us"])
+    assert ["its floor 400 decides: without it 266"] == ruling_in_words(found["ap"])
+    assert [] == ruling_in_words(found["eu"])  # all that is left, whatever its weight
+    found = ruled(1000, needs, {}, eu=RegionRules(weight=200))
+    assert ((Ruling(Rule.WEIGHT, 200, 300),), 200) == (found["eu"].rulings, found["eu"].weight)
+
+
+def test_a_rule_that_makes_no_difference_is_not_named() -> None:
+    needs = {"eu": Need(), "us": Need(), "ap": Need()}
+    found = ruled(1000, needs, {}, eu=RegionRules(weight=100, floor=1, cap=900))
+    assert [] == ruling_in_words(found["eu"])
+
+
+def test_a_floor_of_a_region_that_has_said_nothing_is_what_it_gets() -> None:
+    eu = ruled(100, {"us": Need(10)}, {}, eu=RegionRules(floor=30))["eu"]
+    assert (Situation.SILENT, 30, (Ruling(Rule.FLOOR, 30, 0),)) == (eu.situation, eu.size, eu.rulings)
+
+
+def test_a_floor_that_does_not_fit_is_said_to_be_so() -> None:
+    needs = {"eu": Need(), "us": Need(90)}
+    floor = RegionRules(floor=30)
+    (_, unmet) = ruling_in_words(ruled(100, needs, {}, eu=floor)["eu"])
+    assert "its floor 30 does not fit beside what is in use and the floors of the others" == unmet
+    assert [] == ruling_in_words(ruled(100, needs, {"eu": RegionState(draining=True)}, eu=floor)["eu"])

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replaced
 from tests.core.builders import allocation as owned
 from tests.core.test_rebalancing import (
     POLICY,
@@ -24,10 +25,12 @@ from tests.core.test_rebalancing import (
 from regionquota.core import rebalancing
 from regionquota.core.allocation import Allocation, Move
 from regionquota.core.demand import Need
+from regionquota.core.filling import Wish, fill
 from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import Plan, PlannedMove, Policy, RegionState, Wish, foreseen, plan, sizes, wish_of
+from regionquota.core.rebalancing import Plan, PlannedMove, Policy, RegionState, foreseen, plan, sizes, wish_of
 from regionquota.core.relief import relieve
+from regionquota.core.ruling import spread_within, with_floors
 
 
 @st.composite
@@ -35,7 +38,7 @@ def graded(draw: st.DrawFn) -> Need:
     """Some of what is denied was asked for at high, some at low priority."""
     need = draw(needs)
     high, low = draw(st.floats(0, 1)), draw(st.floats(0, 1))
-    return need._replace(denied_high=need.denied * high, denied_low=need.denied * (1 - high) * low)
+    return replaced(need, denied_high=need.denied * high, denied_low=need.denied * (1 - high) * low)
 
 
 def aims(limit: int, policy: Policy = POLICY, /, **needed: Need) -> Mapping[Region, int]:
@@ -53,7 +56,7 @@ def test_tiers_rise_from_what_is_in_use_to_what_is_wanted(
 ) -> None:
     wish = wish_of(need, state, limit, policy, ROUND_S, ahead_s, quota)
     assert sorted(wish.tiers) == list(wish.tiers)
-    plain = wish_of(need._replace(denied_high=0.0, denied_low=0.0), state, limit, policy, ROUND_S, ahead_s)
+    plain = wish_of(replaced(need, denied_high=0.0, denied_low=0.0), state, limit, policy, ROUND_S, ahead_s)
     assert not plain.tiers
     assert (plain.floor, plain.weight) == (wish.floor, wish.weight)
     assert plain.want <= wish.want <= max(limit, wish.floor)
@@ -72,7 +75,14 @@ def test_tiers_rise_from_what_is_in_use_to_what_is_wanted(
 def test_a_plan_by_priority_can_be_carried_out_leaves_nothing_to_plan_and_takes_nothing_that_is_in_use(
     known: Allocation, wants: dict[Region, Need], regions: dict[Region, RegionState], policy: Policy, quota: QuotaPolicy
 ) -> None:
-    known = replace(known, policy=quota)
+    known = replaced(
+        known,
+        policy=replace(
+            known.policy,
+            normal_fill_percent=quota.normal_fill_percent,
+            low_fill_percent=quota.low_fill_percent,
+        ),
+    )
     planned = plan(known, wants, regions, policy, ROUND_S)
     after = carried_out(known, planned, wants)
     for move in planned.moves:
@@ -104,7 +114,7 @@ def test_more_demand_of_high_priority_never_means_less(
         return sizes(split(limit), wishes, policy)[REGIONS[who]]
 
     one = asked[who]
-    raised = one._replace(denied=one.denied + more, denied_high=one.denied_high + more)
+    raised = replaced(one, denied=one.denied + more, denied_high=one.denied_high + more)
     if sum(need.in_use for need in asked) < limit and weights[who]:
         assert size([*asked[:who], raised, *asked[who + 1 :]]) >= size(asked) - len(REGIONS)
 
@@ -130,15 +140,15 @@ def _wish_without_priorities(
 
 
 def _sizes_without_priorities(known: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
-    kept = sum(size for region, size in known.slices.items() if region not in wishes)
-    capacity = known.limit - known.retired_units - kept
-    pool = int(known.limit * policy.pool_share)
-    wants = sum(wish.want for wish in wishes.values())
-    if capacity <= sum(wish.floor for wish in wishes.values()):
+    rules = known.policy.regions
+    raised = {region: wish.raised for region, wish in wishes.items()} if rules else wishes
+    capacity, floors, wants = rebalancing.totals(known, raised)
+    if capacity <= floors:
         return {region: min(known.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
-        return rebalancing._fill(wishes, capacity)
-    return rebalancing._spread(wishes, max(0, capacity - pool - wants))
+        return fill(with_floors(raised, capacity) if rules else wishes, capacity)
+    rest = max(0, capacity - int(known.limit * policy.pool_share) - wants)
+    return spread_within(wishes, rest) if rules else rebalancing._spread(wishes, rest)
 
 
 @given(
@@ -166,9 +176,9 @@ def test_under_scarcity_high_priority_is_served_before_the_rest_and_low_after_it
     policy = Policy(pool_share=0.0, variance=0.0)
     denies = Need(20, denied=6.0, seconds=ROUND_S)
     asked = {
-        "eu": denies._replace(denied_high=6.0),
+        "eu": replaced(denies, denied_high=6.0),
         "us": denies,
-        "ap": denies._replace(denied_low=6.0),
+        "ap": replaced(denies, denied_low=6.0),
     }
     assert {"eu": 80, "us": 80, "ap": 80} == aims(240, policy, **asked)
     assert {"eu": 80, "us": 80, "ap": 40} == aims(200, policy, **asked)
@@ -202,7 +212,7 @@ def test_low_priority_draws_nothing_that_another_region_keeps_for_higher_ones() 
         for name, need in (("eu", storm), ("us", calm))
     }
     assert {"eu": 125_000, "us": 75_000} == sizes(split(200_000), wishes, policy)
-    asked = calm._replace(denied=1000.0, seconds=ROUND_S)
+    asked = replaced(calm, denied=1000.0, seconds=ROUND_S)
     wishes["us"] = wish_of(asked, RegionState(), 200_000, policy, ROUND_S, quota=KEPT)
     assert 200_000 - 100_000 <= sizes(split(200_000), wishes, policy)["eu"] <= 200_000 - 70_000
 
@@ -211,7 +221,7 @@ def test_what_is_kept_for_claims_is_not_for_low_priority_nor_for_what_regions_ke
     policy = Policy(pool_share=0.1, variance=0.0)
     low = Need(50, denied=9.0, denied_low=9.0, seconds=ROUND_S)
     assert 180 == sum(aims(200, policy, eu=low, us=low).values())
-    assert 200 == sum(aims(200, policy, eu=low._replace(denied_low=0.0), us=low._replace(denied_low=0.0)).values())
+    assert 200 == sum(aims(200, policy, eu=replaced(low, denied_low=0.0), us=replaced(low, denied_low=0.0)).values())
     wishes = {name: wish_of(Need(80), RegionState(), 200, policy, ROUND_S, quota=KEPT) for name in ("eu", "us")}
     assert {"eu": 90, "us": 90} == sizes(split(200), wishes, policy)
 
@@ -277,7 +287,7 @@ def test_low_priority_does_not_draw_what_another_is_asked_for() -> None:
     """`eu` has 20 left for higher ones, and nobody who asks for them; `us` is asked for a unit a second."""
     known, us = owned(200, eu=100, us=100), Need(50, growth=1.0, seconds=5.0)
     assert () == relief(known, eu=denying(80, low=1000.0), us=us).moves
-    (shared,) = relief(known, eu=denying(80, low=1000.0), us=us._replace(growth=0.0)).moves
+    (shared,) = relief(known, eu=denying(80, low=1000.0), us=replaced(us, growth=0.0)).moves
     assert 15 == shared.amount, "what nobody is asked for is shared evenly"
     (urgent,) = relief(known, eu=denying(80, normal=1000.0), us=us).moves
     assert 49 == urgent.amount
@@ -285,7 +295,7 @@ def test_low_priority_does_not_draw_what_another_is_asked_for() -> None:
 
 def test_low_priority_draws_at_once_only_what_no_region_keeps() -> None:
     for in_use, given_ in ((80, 0), (40, 25)):
-        known = replace(owned(200, eu=100, us=100), policy=KEPT)
+        known = replaced(owned(200, eu=100, us=100), policy=KEPT)
         asked = {"eu": denying(80, low=50.0), "us": Need(in_use, seconds=5.0, largest=1)}
         assert given_ == sum(move.amount for move in relieve(known, asked, {"eu"}, SHORT, 3).moves)
 

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.core import builders
 
 from regionquota.core.allocation import Allocation, Move, VersionedLimit, grant, hand_over, request_moves
 from regionquota.core.demand import Need
+from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, Kind, Region
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
+from regionquota.core.region_rules import RegionRules
 
 REGIONS = ("ap", "eu", "sa", "us", "za")
 POLICY = Policy()
@@ -33,14 +36,35 @@ policies = st.builds(
 )
 
 
+def _rules(weight: int | None, floor: int, room: int | None) -> RegionRules:
+    return RegionRules(weight, floor, None if room is None else floor + room)
+
+
+rules = st.dictionaries(
+    st.sampled_from(REGIONS),
+    st.builds(
+        _rules,
+        st.sampled_from([None, 0, 1, 100, 10_000_000]),
+        st.just(0) | st.integers(0, 100) | sizes,
+        st.none() | st.just(0) | st.integers(0, 100) | sizes,
+    ),
+)
+
+
 @st.composite
 def allocations(draw: st.DrawFn) -> Allocation:
-    """Any split of any limit, also one that was lowered below what regions own."""
+    """Any split of any limit, also one that was lowered below what regions own, or below their floors."""
     slices = draw(st.dictionaries(st.sampled_from(REGIONS), sizes))
     pool = draw(st.integers(-1000, 1000) | sizes)
     limit = max(0, pool + sum(slices.values()))
     return Allocation(
-        Kind.ALLOCATED, VersionedLimit(limit, 1), None, limit, limit - sum(slices.values()), slices=slices
+        Kind.ALLOCATED,
+        VersionedLimit(limit, 1),
+        None,
+        limit,
+        limit - sum(slices.values()),
+        slices=slices,
+        policy=QuotaPolicy(regions=draw(st.just({}) | rules)),
     )
 
 
@@ -104,9 +128,19 @@ def test_frozen_unknown_and_silent_regions_are_left_alone(
     allocation: Allocation, wants: dict[Region, Need], regions: dict[Region, RegionState]
 ) -> None:
     planned = plan(allocation, wants, regions, POLICY, ROUND_S)
+    silent = {
+        region: max(0, rules.floor - allocation.slice_of(region))
+        for region, rules in allocation.policy.regions.items()
+        if region in regions and region not in wants and not regions[region].frozen and not regions[region].draining
+    }
+    for region, lacking in silent.items():
+        given_ = planned.grants.get(region, 0) + sum(m.amount for m in planned.moves if m.target == region)
+        assert given_ <= lacking
 
     named = set(planned.grants) | {move.source for move in planned.moves} | {move.target for move in planned.moves}
-    assert named <= {region for region in wants if region in regions and not regions[region].frozen} | {None}
+    heard = {region for region in wants if region in regions and not regions[region].frozen}
+    assert named <= heard | silent.keys() | {None}
+    assert {move.source for move in planned.moves} <= heard
 
 
 @given(
@@ -114,15 +148,21 @@ def test_frozen_unknown_and_silent_regions_are_left_alone(
     st.lists(st.integers(0, 500), min_size=3, max_size=3),
     st.sampled_from([0, 1, 2]),
     st.integers(1, 500),
+    rules,
+    st.booleans(),
 )
-def test_more_demand_never_means_less(limit: int, in_use: list[int], who: int, more: int) -> None:
+def test_more_demand_never_means_less(
+    limit: int, in_use: list[int], who: int, more: int, rules: dict[Region, RegionRules], used: bool
+) -> None:
     regions = REGIONS[:3]
     policy = Policy(smallest_move_share=0)
+    empty = builders.allocation(limit, policy=QuotaPolicy(regions=rules))
+    used = used and sum(in_use) + more < limit  # who uses more than there is gets nothing more
 
     def size(extra: int) -> int:
-        wants = {region: Need(in_use=used, growth=10.0) for region, used in zip(regions, in_use, strict=True)}
-        wants[regions[who]] = Need(in_use=in_use[who], growth=10.0 + extra)
-        empty = split(limit)
+        wants = {region: Need(in_use=units, growth=10.0) for region, units in zip(regions, in_use, strict=True)}
+        more_used, more_asked = (extra, 0) if used else (0, extra)
+        wants[regions[who]] = Need(in_use=in_use[who] + more_used, growth=10.0 + more_asked)
         return carried_out(empty, plan(empty, wants, everybody, policy, ROUND_S), wants).slice_of(regions[who])
 
     assert size(more) >= size(0)
@@ -146,6 +186,15 @@ def test_under_scarcity_the_whole_is_shared_and_not_what_is_left() -> None:
     regions = everybody | {"eu": RegionState(weight=200)}
     after = carried_out(split(100), plan(split(100), wants, regions, Policy(variance=0), ROUND_S), wants)
     assert {"eu": 55, "us": 40, "ap": 5} == after.slices
+
+
+def test_who_weighs_nothing_gets_what_is_left_once_the_others_have_what_they_want() -> None:
+    """So that wanting more never means less: a moment before, everybody had got what they wanted."""
+    regions = everybody | {"us": RegionState(weight=0)}
+    wants = {"eu": Need(growth=10.0), "us": Need(growth=11.0)}
+    assert {"eu": 150, "us": 150} == carried_out(
+        split(300), plan(split(300), wants, regions, POLICY, ROUND_S), wants
+    ).slices
 
 
 def test_who_weighs_more_is_left_what_it_will_need_of_the_period() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_struct
 from tests.core.builders import NOON, QUOTA
 from tests.core.builders import allocation as document
 
@@ -58,7 +59,7 @@ def test_a_limit_that_was_older_than_the_snapshots() -> None:
 
 
 def test_an_override_that_was_changed_since() -> None:
-    known = replace(document(300), override=VersionedLimit(300, 4))
+    known = replace_struct(document(300), override=VersionedLimit(300, 4))
     made = rebuild(known, SNAPSHOT, {"eu": holds(0, revision=101, limit=20)}, [], [], NOON)
     assert (20, VersionedLimit(300, 1), VersionedLimit(20, 4)) == (made.limit, made.plan, made.override)
 
@@ -103,7 +104,7 @@ def test_of_what_is_owed_nothing_is_owned_beyond_the_limit() -> None:
 
 
 def test_what_an_evicted_region_has_in_use_is_retired_though_the_snapshot_knows_of_less() -> None:
-    known = replace(document(300), retired={"us": Retired(30)}, pool=270)
+    known = replace_struct(document(300), retired={"us": Retired(30)}, pool=270)
     made = rebuild(known, SNAPSHOT, {"us": owes(40), "eu": holds(200)}, ["us"], [], NOON)
     assert ({"eu": 200}, 40, 60) == (made.slices, made.retired_units, made.pool)
     assert known.retired == rebuild(known, SNAPSHOT, {"us": owes(20)}, ["us"], [], NOON).retired
@@ -111,7 +112,7 @@ def test_what_an_evicted_region_has_in_use_is_retired_though_the_snapshot_knows_
 
 def test_what_was_retired_is_not_counted_beside_what_the_region_holds_since() -> None:
     """It was readmitted after the snapshot was taken."""
-    known = replace(document(300), retired={"us": Retired(30, unknown=5)}, pool=270)
+    known = replace_struct(document(300), retired={"us": Retired(30, unknown=5)}, pool=270)
     made = rebuild(known, SNAPSHOT, {"us": holds(20)}, ["us"], [], NOON)
     assert ({"us": 20}, 10, 270) == (made.slices, made.retired_units, made.pool)
     assert 5 == rebuild(known, SNAPSHOT, {"us": holds(40)}, ["us"], [], NOON).retired_units
@@ -130,7 +131,7 @@ def test_what_was_given_up_in_a_newer_period_is_not_spent_in_an_older_one() -> N
 
 
 def test_a_region_that_was_evicted_before_the_snapshot_stays_counted() -> None:
-    known = replace(document(300, eu=100), retired={"ap": Retired(50)}, pool=150)
+    known = replace_struct(document(300, eu=100), retired={"ap": Retired(50)}, pool=150)
     made = rebuild(known, SNAPSHOT, {"eu": holds(100)}, ["ap"], [], NOON)
     assert ({"ap": Retired(50)}, 150) == (made.retired, made.pool)
 

@@ -1,10 +1,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.core.builders import NOON, QUOTA, allocation, at, fresh, move, unhurried
 
 from regionquota.core import counter as counters
-from regionquota.core.allocation import Allocation
+from regionquota.core.allocation import Allocation, Move
 from regionquota.core.counter import Counter
 from regionquota.core.periods import epoch_of
 from regionquota.core.quota import Kind
@@ -54,6 +55,52 @@ def test_a_requested_move_is_taken_out_of_what_is_available() -> None:
 def test_several_moves_are_taken_out_together() -> None:
     moves = [move("eu", "us", 40, "m1"), move("eu", None, 60, "m2"), move("us", "eu", 500, "m3")]
     assert 200 == heard(holding(fresh(300)), allocation(1000, eu=300, us=500, moves=moves)).slice
+
+
+def asked_of(counter: Counter, *moves: Move) -> Holding:
+    return heard(holding(counter), allocation(1000, eu=counter.slice, moves=list(moves)))
+
+
+def test_who_has_less_than_was_believed_gives_less_in_proportion() -> None:
+    half = Counter(slice=300, available=100, used=200)
+    assert 260 == asked_of(half, Move("m", "eu", "us", 80, believed=200)).slice
+    assert 220 == asked_of(half, Move("m", "eu", "us", 80, believed=100)).slice
+    assert 220 == asked_of(half, Move("m", "eu", "us", 80)).slice
+    assert 300 == asked_of(Counter(slice=300, used=300), Move("m", "eu", "us", 80, believed=200)).slice
+
+
+def test_the_last_unit_is_not_kept_for_want_of_a_whole_part() -> None:
+    assert 299 == asked_of(Counter(slice=300, available=1, used=299), Move("m", "eu", "us", 1, believed=2)).slice
+
+
+def test_what_was_given_up_in_proportion_is_neither_asked_for_again_nor_taken_back() -> None:
+    """The hand-over of what was given up may be on its way: at that revision it may belong to another by now."""
+    document = allocation(1000, eu=300, moves=[Move("m", "eu", "us", 80, believed=200)])
+    gave = heard(holding(Counter(slice=300, available=100, used=200)), document)
+    assert 260 == gave.slice
+    assert 260 == heard(gave, document).slice
+    for amount in (1, 30, 60):
+        busier = replace(gave, counter=counters.charge(gave.counter, amount))
+        assert 260 == heard(busier, document).slice
+    calmer = replace(gave, counter=counters.refund(gave.counter, 100))
+    assert 220 == heard(calmer, document).slice
+
+
+@unhurried
+@given(
+    st.integers(0, 300), st.integers(0, 300), st.lists(st.tuples(st.integers(1, 300), st.integers(0, 400)), max_size=3)
+)
+def test_a_fair_part_is_within_what_was_asked_for_and_what_is_available(
+    used: int, before: int, asked: list[tuple[int, int]]
+) -> None:
+    moves = [Move(f"m{number}", "eu", "us", amount, believed=known) for number, (amount, known) in enumerate(asked)]
+    document = allocation(1000, eu=300, moves=moves)
+    slice_ = max(used, 300 - before)
+    changed = heard(holding(Counter(slice=slice_, available=slice_ - used, used=used)), document)
+    gave = slice_ - changed.slice
+    total = sum(amount for amount, _ in asked)
+    if slice_ > max(0, 300 - total):
+        assert 0 <= gave <= min(slice_ - used, total)
 
 
 def test_moves_of_more_than_there_is_take_all_there_is() -> None:

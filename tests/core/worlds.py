@@ -6,6 +6,7 @@ from itertools import count
 from random import Random
 from typing import Final, TypeAlias
 
+from msgspec.structs import replace as replace_struct
 from tests.core.builders import adjust, allocation, at, move, reservation_name, reserve, unlimited
 
 from regionquota.core.allocation import Allocation
@@ -125,7 +126,9 @@ class Life:
             self.policies[key] = policy
         moves = [move("eu", "us", random.randint(1, 100))] if random.random() < 0.3 else []
         document = allocation(MAX_AMOUNT, kind=self._kind, policy=policy, moves=moves, eu=owned)
-        document = replace(document, epoch=epoch_of(self._kind, self.now, policy.calendar) - random.choice([0, 0, -1]))
+        document = replace_struct(
+            document, epoch=epoch_of(self._kind, self.now, policy.calendar) - random.choice([0, 0, -1])
+        )
         if random.random() < 0.1:
             document = unlimited(document)
         return Heard(key, document, next(self._revisions) - (5 if random.random() < 0.1 else 0))

@@ -34,6 +34,24 @@ async def test_an_older_version_is_refused(deployment: Deployment, tenant: str) 
     assert "version 6 does not replace version 7" in said
 
 
+async def test_rules_for_regions_are_set_taken_back_and_carried_out(deployment: Deployment, tenant: str) -> None:
+    options = ("--region-floor", "eu=40", "--region-cap", "us=10", "--region-weight", "us=300")
+    said = await ask(deployment, "quota", "set", tenant, "vcpu", "100", *options)
+    assert {"weight": 300, "floor": 0, "cap": 10} == said["policy"]["regions"]["us"]
+
+    async def has_its_floor() -> bool:
+        slices = (await ask(deployment, "quota", "get", tenant, "vcpu"))["slices"]
+        return bool(slices.get("eu", 0) >= 40)
+
+    await eventually(has_its_floor)
+    said = await ask(
+        deployment, "quota", "set", tenant, "vcpu", "--region-cap", "us=none", "--region-weight", "us=none"
+    )
+    assert {"eu": {"weight": None, "floor": 40, "cap": None}} == said["policy"]["regions"]
+    status, _, said = await run("quota", "set", tenant, "vcpu", "--region-floor", "mars=1", config=deployment.file)
+    assert (2, True) == (status, "region mars is no region that has ever run: known are" in said)
+
+
 async def test_regions_are_frozen_and_thawed_by_hand(deployment: Deployment) -> None:
     try:
         assert "work" == (await ask(deployment, "region", "freeze", "ap", "--why", "work"))["frozen"]["why"]

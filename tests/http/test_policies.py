@@ -52,6 +52,18 @@ RATE = {"kind": "rate", "refill_amount": 10, "refill_interval_s": 60}
         ({"guarantee": 11}, "guarantee"),
         ({"guarantee": 2**63}, "guarantee"),
         ({"max_singl_amount": 1}, "max_singl_amount"),
+        ({"regions": 3}, "regions"),
+        ({"regions": {"": {"floor": 1}}}, "regions"),
+        ({"regions": {"eu": 3}}, "regions.eu"),
+        ({"regions": {"us": {"floor": 1}, "eu": {"weight": 10_000_001}}}, "regions.eu.weight"),
+        ({"regions": {"eu": {"floor": -1}}}, "regions.eu.floor"),
+        ({"regions": {"eu": {"cap": 1.5}}}, "regions.eu.cap"),
+        ({"regions": {"eu": {"flor": 1}}}, "flor"),
+        ({"regions": {"eu": {"floor": 5, "cap": 4}}}, "regions.eu.floor"),
+        ({"regions": {"eu": {"floor": 11}}}, "regions.eu.floor"),
+        ({"regions": {"mars": {"floor": 1}}}, "regions.mars"),
+        ({"regions": {f"r{number}": {} for number in range(65)}}, "regions"),
+        ({"scope": "region:eu", "regions": {"eu": {"floor": 1}}}, "regions"),
     ],
 )
 async def test_a_wrong_rule_is_refused_by_name_and_sets_nothing(
@@ -115,6 +127,42 @@ async def test_a_change_of_rules_never_refills(api: Api, tenant: str) -> None:
     await api.settle("commit", await api.hold(tenant, 10))
     await api.set_limit(tenant, 10, version=2, max_ttl_s=600)
     assert 429 == (await api.reserve(tenant)).status
+
+
+# -- rules for regions --
+
+
+async def test_rules_for_regions_are_shown_as_they_are_set_and_what_is_left_out_stays(api: Api, tenant: str) -> None:
+    rules = {"eu": {"weight": 300, "floor": 3, "cap": 8}}
+    first = (await api.set_limit(tenant, 10, regions=rules)).body["policy"]
+    assert rules == first["regions"]
+    second = (await api.set_limit(tenant, 10, version=2, regions={"eu": {"cap": None, "floor": 4}})).body["policy"]
+    assert ({"eu": {"weight": 300, "floor": 4, "cap": None}}, 2) == (second["regions"], second["generation"])
+    assert second["regions"] == (await api.set_limit(tenant, 10, version=3, max_ttl_s=9)).body["policy"]["regions"]
+    assert second["regions"] == (await api.usage(tenant))["policy"]["regions"]
+
+
+@pytest.mark.parametrize("back", [None, {"eu": None}, {"eu": {"cap": None}}, {"eu": {"cap": None}, "gone": None}])
+async def test_rules_for_regions_are_taken_back_with_null(api: Api, tenant: str, back: Any) -> None:
+    await api.set_limit(tenant, 10, regions={"eu": {"cap": 8}})
+    assert {} == (await api.set_limit(tenant, 10, version=2, regions=back)).body["policy"]["regions"]
+
+
+async def test_a_region_that_nobody_has_heard_of_is_refused_with_those_that_are_known(api: Api, tenant: str) -> None:
+    reply = await api.set_limit(tenant, 10, regions={"ue": {"cap": 8}})
+    assert "regions.ue is no region that has ever run: known are eu" == reply.body["detail"]
+
+
+async def test_a_limit_may_be_lowered_below_the_floors(api: Api, tenant: str) -> None:
+    await api.set_limit(tenant, 10, regions={"eu": {"floor": 8}})
+    assert 200 == (await api.set_limit(tenant, 5, version=2)).status
+    reply = await api.set_limit(tenant, 5, version=3, regions={"eu": {"floor": 7}})
+    assert (400, "regions.eu.floor") == (reply.status, reply.body["field"])
+
+
+async def test_a_region_is_served_up_to_its_cap(api: Api, tenant: str) -> None:
+    await api.set_limit(tenant, 10, regions={"eu": {"cap": 6}})
+    assert [201, 429] == [(await api.reserve(tenant, 6)).status, (await api.reserve(tenant, 1)).status]
 
 
 # -- what the rules do --

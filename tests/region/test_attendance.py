@@ -142,6 +142,20 @@ async def test_only_an_active_region_that_is_not_frozen_claims(world: World, rec
     assert may is world.attendance.may_claim()
 
 
+async def test_a_region_takes_part_that_is_known_active_and_not_frozen(world: World) -> None:
+    assert world.attendance.takes_part("ap")  # nothing was read yet
+    frozen = Frozen(FrozenBy.LIVENESS, 0.0, "silent")
+    for record in (
+        RegionRecord("us"),
+        RegionRecord("ap", frozen=frozen),
+        RegionRecord("sa", status=RegionStatus.DRAINING),
+        RegionRecord("za", status=RegionStatus.EVICTED),
+    ):
+        await world.etcd.swap_region(record, 0)
+    await world.attendance.attend()
+    assert ["us"] == [name for name in ("us", "ap", "sa", "za", "mars") if world.attendance.takes_part(name)]
+
+
 async def test_a_region_at_rest_reports_once_and_then_nothing(world: World) -> None:
     await world.write(split(100, eu=40))
     await world.attendance.attend()

@@ -1,11 +1,12 @@
 """Claims and first use, on memory adapters."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
 from tests.clocks import HandClock
+from tests.core.builders import allocation
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
@@ -18,7 +19,9 @@ from regionquota.core.allocation import (
     new_allocation,
     request_moves,
 )
+from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.region_rules import RegionRules
 from regionquota.errors import EtcdUnavailable, WentBackwards
 from regionquota.ports import Fence, Stored
 from regionquota.region.claims import PARALLEL, UNHEARD_S, UNKNOWN_FOR_S, Claims
@@ -37,6 +40,7 @@ class CountingCoordination(MemoryCoordination):
         self.silent_watch = False
         self.failing: set[QuotaKey] = set()
         self.before_swap: list[Allocation] = []
+        self.on_lost: Callable[[], Awaitable[object]] | None = None
 
     async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
         self.reads += 1
@@ -56,7 +60,10 @@ class CountingCoordination(MemoryCoordination):
     ) -> int | None:
         if self.before_swap:
             await super().swap(key, revision, self.before_swap.pop(), fence)
-        return await super().swap(key, revision, allocation, fence)
+        written = await super().swap(key, revision, allocation, fence)
+        if written is None and self.on_lost is not None:
+            await self.on_lost()
+        return written
 
 
 @dataclass
@@ -66,6 +73,7 @@ class World:
     got: list[int] = field(default_factory=list)
     cried: list[tuple[QuotaKey, int]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    absent: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.etcd = CountingCoordination(self.clock)
@@ -82,6 +90,7 @@ class World:
             share=0.5,
             join_timeout_s=0.2,
             allowed=lambda: self.allowed,
+            takes_part=lambda region: region not in self.absent,
             on_claim=self.got.append,
             on_lack=lambda key, available: self.cried.append((key, available)),
         )
@@ -108,6 +117,22 @@ async def test_the_first_use_of_a_quota_claims_a_share_of_the_pool(world: World)
     await world.set_limit(100)
     await world.claims.join(QUOTA)
     assert 50 == await world.slice()
+
+
+async def test_a_claim_that_the_watch_overtook_is_made_again(world: World) -> None:
+    """The newest document is carried out here before the loser of the race looks: what it read is too old for that."""
+    await world.set_limit(100)
+    _, found = await world.etcd.read(QUOTA)
+    assert found is not None
+    world.etcd.before_swap.append(grant(found, {"us": 60}))
+
+    async def watch() -> None:
+        revision, allocation = await world.etcd.read(QUOTA)
+        await world.store.apply(QUOTA, allocation, revision, world.clock.now())
+
+    world.etcd.on_lost = watch
+    holding = await world.claims.join(QUOTA)
+    assert (holding is not None and holding.slice, await world.slice()) == (20, 20)
 
 
 async def test_an_odd_pool_of_one_can_be_claimed(world: World) -> None:
@@ -316,3 +341,61 @@ async def test_many_quotas_that_run_short_are_served_by_a_few_tasks() -> None:
     await world.claims.serve()
     assert [5] * len(keys) == [held.slice for held in await world.store.holdings()]
     assert most <= PARALLEL
+
+
+# -- rules of the quota for single regions --
+
+
+async def ruled(world: World, limit: int, slices: dict[str, int] | None = None, **rules: RegionRules) -> None:
+    known = allocation(limit, policy=QuotaPolicy(regions=rules), **(slices or {}))
+    revision, _ = await world.etcd.read(QUOTA)
+    assert await world.etcd.swap(QUOTA, revision, known)
+    await world.follower.relist()
+
+
+async def test_a_first_use_claims_no_more_than_to_the_cap(world: World) -> None:
+    await ruled(world, 100, eu=RegionRules(cap=20))
+    await world.claims.join(QUOTA, 60)
+    assert 20 == await world.slice()
+
+
+async def test_a_first_use_leaves_what_others_lack_of_their_floors(world: World) -> None:
+    await ruled(world, 100, {"ap": 10}, us=RegionRules(floor=50), ap=RegionRules(floor=20))
+    await world.claims.join(QUOTA, 60)
+    assert 30 == await world.slice()
+
+
+async def test_the_floor_of_a_region_that_takes_no_part_holds_nothing_back(world: World) -> None:
+    world.absent.add("us")
+    await ruled(world, 100, us=RegionRules(floor=50))
+    await world.claims.join(QUOTA, 100)
+    assert 100 == await world.slice()
+
+
+async def test_its_own_floor_may_be_claimed_whatever_others_lack(world: World) -> None:
+    await ruled(world, 3, **dict.fromkeys(("eu", "us", "ap"), RegionRules(floor=1)))
+    await world.claims.join(QUOTA)
+    assert 1 == await world.slice()
+
+
+async def test_a_region_that_owns_all_that_it_may_asks_nobody(world: World) -> None:
+    await ruled(world, 100, {"eu": 20}, eu=RegionRules(cap=20))
+    reads = world.etcd.reads
+    world.claims.run_short(QUOTA, 5, lacking=5)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await world.claims.serve()
+    assert ([], reads) == (world.cried, world.etcd.reads)
+
+
+async def test_what_others_lack_of_their_floors_is_cried_for(world: World) -> None:
+    await ruled(world, 100, {"eu": 20, "ap": 40}, us=RegionRules(floor=40))
+    world.claims.run_short(QUOTA, 5, lacking=5)
+    assert [QUOTA] == world.quotas
+
+
+async def test_a_claim_that_reaches_the_cap_does_not_cry(world: World) -> None:
+    await ruled(world, 100, {"eu": 10}, eu=RegionRules(cap=12))
+    world.claims.run_short(QUOTA, 5)
+    await world.claims.serve()
+    assert (12, []) == (await world.slice(), world.cried)

@@ -1,8 +1,8 @@
 from collections.abc import Mapping
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from regionquota.core.allocation import (
     Allocation,

@@ -34,6 +34,12 @@ def test_the_limit_is_a_multiple_of_the_mean_of_a_bin_or_as_said() -> None:
     assert 7 == work_of(scenario(quota={"limit": 7})).limit
 
 
+def test_floors_above_the_limit_are_refused() -> None:
+    floors = {"eu": {"floor": 5}, "us": {"floor": 3}}
+    with pytest.raises(InvalidRequest, match="the floors add up to 8, above the limit 7"):
+        work_of(scenario(quota={"limit": 7, "regions": floors}))
+
+
 def test_idle_then_jump_jumps_a_hundredfold() -> None:
     rows = demand_by_bin(work_of(scenario(demand={"shape": "idle_then_jump", "mean": 1000, "factor": 100, "bins": 6})))
     assert all(rows[bin_][bin_ // 2] > 50 * rows[bin_][(bin_ // 2 + 1) % 3] for bin_ in range(6))

@@ -75,6 +75,27 @@ def test_nothing_is_planned_without_a_coordinator() -> None:
     assert [one for one in outcome.transfers if 900 < one.at and one.gave]
 
 
+def test_floors_and_caps_of_the_quota_hold_while_all_ask_for_more() -> None:
+    outcome = ours(
+        scenario(
+            demand={"shape": "flat", "bins": 12, "bin_s": 60, "mean": 200},
+            quota={"limit": 300, "regions": {"eu": {"floor": 150}, "ap": {"cap": 50}}},
+        )
+    )
+    eu, us, ap = zip(*outcome.admitted_in, strict=True)
+    assert min(eu) >= 150
+    assert max(ap) <= 50
+    assert 12 * 300 == sum(eu) + sum(us) + sum(ap)
+
+
+def test_a_weight_of_the_quota_goes_before_the_regions() -> None:
+    demand = {"shape": "flat", "bins": 20, "bin_s": 60, "mean": 200}
+    regions = {"eu": {"weight": 100}, "us": {"weight": 100}}
+    wanted = scenario(regions=regions, demand=demand, quota={"limit": 200, "regions": {"eu": {"weight": 300}}})
+    eu, us = (sum(column) for column in zip(*ours(wanted).admitted_in, strict=True))
+    assert eu > 1.3 * us
+
+
 def test_callers_that_wait_are_served_when_headroom_has_come() -> None:
     jump = {"shape": "idle_then_jump", "bins": 6, "bin_s": 60, "mean": 1200}
     outcome = ours(scenario(demand=jump, quota={"limit_factor": 1.2}, wait_s=2))

@@ -59,6 +59,19 @@ def test_of_much_demand_one_unit_stands_for_several() -> None:
     assert 100_000 // 144 == work.limit
 
 
+def test_rules_of_the_quota_are_played_too() -> None:
+    rules = {
+        "eu": {"weight": 300, "floor": 400, "cap": 500},
+        "us": {"weight": None, "floor": 800, "cap": None},
+        "gone": {"weight": 1, "floor": 0, "cap": None},
+    }
+    plain, _ = scenario_of(live(rules=rules), None, 600)
+    regions = otherwise(plain, [], "live").quota.regions
+    assert {"eu": (300, 200, 500), "us": (None, 400, None)} == {
+        name: (part.weight, part.floor, part.cap) for name, part in regions.items()
+    }
+
+
 def test_a_region_that_is_unknown_or_a_period_too_long_is_refused() -> None:
     with pytest.raises(InvalidRequest, match='unknown region "mars": known are ap, eu, us'):
         scenario_of(live(), "mars", 60)

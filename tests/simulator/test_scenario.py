@@ -48,6 +48,13 @@ def event(**parts: Any) -> dict[str, Any]:
         ({"quota": {"low_fill_percent": 101}}, "$.quota.low_fill_percent"),
         ({"quota": {"normal_fill_percent": 50}}, "quota.low_fill_percent must not be above quota.normal_fill_percent"),
         ({"quota": {"limit": -1}}, "$.quota.limit"),
+        ({"quota": {"regions": {"mars": {"floor": 1}}}}, "quota.regions names mars, which is no region here"),
+        ({"quota": {"regions": {"eu": {"flor": 1}}}}, "flor"),
+        ({"quota": {"regions": {"eu": {"weight": -1}}}}, "$.quota.regions"),
+        (
+            {"quota": {"regions": {"eu": {"floor": 2, "cap": 1}}}},
+            "quota.regions.eu: the floor must not be above the cap",
+        ),
         ({"policies": []}, "$.policies"),
         ({"policies": ["best"]}, "$.policies"),
         ({"seed": -1}, "$.seed"),

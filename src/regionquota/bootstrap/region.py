@@ -175,6 +175,7 @@ async def _running(
         share=config.agent.claim_share,
         join_timeout_s=config.agent.join_timeout_s,
         allowed=attendance.may_claim,
+        takes_part=attendance.takes_part,
         on_claim=lambda got: telemetry.instruments.claims.add(1, {"outcome": "served" if got else "empty"}),
         on_lack=urgency.run_short,
     )
@@ -191,6 +192,7 @@ async def _running(
         commits.put,
         store,
         etcd.allocations,
+        etcd.directory,
         follower,
         claims,
         meter,

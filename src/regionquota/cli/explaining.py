@@ -1,7 +1,8 @@
 """regionquota explain: why each region has what it has of a quota, and why the last request was denied."""
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -22,14 +23,16 @@ from regionquota.cli.frame import (
 )
 from regionquota.cli.region_servers import RegionServer, region_servers
 from regionquota.config import Config
-from regionquota.coordinator.rounds import state_of
+from regionquota.coordinator.rounds import period_left, state_of
 from regionquota.core.allocation import Allocation
-from regionquota.core.demand import needs
-from regionquota.core.explaining import Explained, Explanation, explain, lasts
+from regionquota.core.demand import Demand, needs_of
+from regionquota.core.explaining import Explained, Explanation, explain, lasts, ruling_in_words
+from regionquota.core.floors_and_caps import below_floor
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
+from regionquota.core.region_rules import NO_RULES
 from regionquota.errors import InvalidRequest, Unavailable
 from regionquota.http.decoding import write_time
-from regionquota.ports import Frozen
+from regionquota.ports import Frozen, RegionRecord
 
 CALL_TIMEOUT_S: Final = 5.0
 _WORDS: Mapping[str, str] = {
@@ -58,20 +61,32 @@ async def why(
         revision, allocation = await connected.allocations.read(key)
         if allocation is None:
             raise InvalidRequest("resource", f"there is no quota {key}")
-        records = await connected.directory.regions()
+        records = {name: stored.record for name, stored in (await connected.directory.regions()).items()}
         words = [(region, word) for region, word in await connected.directory.demand() if word.key == key]
-    states = {name: state_of(stored.record) for name, stored in records.items()}
-    found = explain(allocation, needs(words).get(key, {}), states, policy_of(settings), settings.coordinator.interval_s)
+    found = next_plan(allocation, words, records, settings, time.time())
     denials = await _denials(settings, key)
     if json:
         print_json(_plain(key, revision, allocation, found, denials))
         return
-    frozen = {name: stored.record.frozen for name, stored in records.items() if stored.record.frozen is not None}
+    frozen = {name: record.frozen for name, record in records.items() if record.frozen is not None}
     _show(key, revision, allocation, found, frozen)
     for region, denial in denials.items():
         if denial is not None:
             said = denial_in_words(region, denial, allocation, is_frozen=region in frozen)
             out.print(said, highlight=False, markup=False)
+
+
+def next_plan(
+    allocation: Allocation,
+    words: Sequence[tuple[Region, Demand]],
+    records: Mapping[Region, RegionRecord],
+    settings: Config,
+    now: float,
+) -> Explanation:
+    """`words` speak of this one quota; `now` is in seconds since 1970."""
+    states = {name: state_of(record) for name, record in records.items()}
+    round_s, period_s = settings.coordinator.interval_s, period_left(allocation, now)
+    return explain(allocation, needs_of(words, now), states, policy_of(settings), round_s, period_s)
 
 
 async def _denials(settings: Config, key: QuotaKey) -> Mapping[str, Any]:
@@ -138,7 +153,8 @@ def _show(
     )
     for one in found.regions:
         since = f" ({frozen_in_words(frozen[one.region])})" if one.region in frozen else ""
-        out.print(f"{one.region}: {one.situation.value}{since}", highlight=False, markup=False)
+        said = "; ".join([f"{one.situation.value}{since}", *ruling_in_words(one)])
+        out.print(f"{one.region}: {said}", highlight=False, markup=False)
     steps = [f"grant {amount:,} to {region}" for region, amount in found.next.grants.items()]
     steps += [f"ask {move.source} for {move.amount:,} for {move.target or 'the pool'}" for move in found.next.moves]
     out.print(f"the next plan would {', '.join(steps) or 'change nothing'}", highlight=False, markup=False)
@@ -160,13 +176,17 @@ def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Alloc
     """`denial` as `last_denial` of the HTTP API; what is said of the limit and of the region is as of now."""
     words = _WORDS.get(denial["reason"], denial["reason"]).format(**denial)
     if denial["reason"] == "OVER_LIMIT":
-        words += _elsewhere(denial, allocation, is_frozen=is_frozen)
+        rules = allocation.policy.regions.get(region, NO_RULES)
+        if rules.cap is not None and denial["slice"] >= rules.cap:
+            words += f", which is all that its cap {rules.cap:,} lets it own"
+        else:
+            words += _elsewhere(region, denial, allocation, is_frozen=is_frozen)
     priority = denial.get("priority", "normal")  # a server of an older release says none
     asked = "" if priority == "normal" else f" a request of {priority} priority"
     return f"{region} last denied{asked} at {denial['at']}: {words}"
 
 
-def _elsewhere(denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
+def _elsewhere(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
     if denial["amount"] > allocation.limit and not allocation.unlimited:
         return f"; it is more than the whole limit {allocation.limit:,}, so no region can grant it"
     pool = denial["pool"]
@@ -174,7 +194,9 @@ def _elsewhere(denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: 
         return ""
     if pool > 0 and is_frozen:
         return f", and the pool's {pool:,} are out of reach while the region is frozen"
-    return f", and the pool held {max(0, pool):,}"
+    lacking = sorted(below_floor(allocation) - {region})
+    kept = f", of which is kept what {', '.join(lacking)} still lacks of a floor" if pool > 0 and lacking else ""
+    return f", and the pool held {max(0, pool):,}{kept}"
 
 
 def _number(rate: float | None) -> str:

@@ -25,6 +25,7 @@ from regionquota.limits import MAX_LIMITS, LimitWord
 T = TypeVar("T", bound=msgspec.Struct)
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+_RULE: Final = re.compile(r"regions\.(.+)\.(weight|floor|cap)", re.DOTALL)
 _REFILL: Final = re.compile(r"([0-9]{1,19})/([0-9]{1,19})([smh])")
 OPTIONS: Final = {
     "kind": "--kind",
@@ -45,6 +46,7 @@ OPTIONS: Final = {
     "low_fill_percent": "--low-fill",
     "version": "--version",
     "scope": "--scope",
+    "regions": "--region-weight, --region-floor, --region-cap",
 }
 """What a field of the HTTP API is called here."""
 DEFAULTS: Final = answers.policy(Kind.CONSUMABLE, DEFAULT_POLICY)
@@ -91,6 +93,35 @@ LowFillOption = Annotated[
 ]
 
 
+def _rule(what: str) -> Any:
+    return typer.Option(metavar="REGION=N|none", help=f"{what} Repeatable.", rich_help_panel="Policy")
+
+
+RegionWeightOption = Annotated[
+    list[str] | None, _rule("Weight of a region for this quota, 0 to 10,000,000; none: the region's own.")
+]
+RegionFloorOption = Annotated[
+    list[str] | None, _rule("Units that a region is to own at least, before others get what they want.")
+]
+RegionCapOption = Annotated[list[str] | None, _rule("Units that a region is to own at most; what it uses it keeps.")]
+
+
+def rules_of(**options: list[str] | None) -> Mapping[str, object]:
+    """`regions`, of what is said by `weight`, `floor` and `cap`. Raises `InvalidRequest`."""
+    regions: dict[str, dict[str, object]] = {}
+    for name, words in options.items():
+        for word in words or ():
+            region, equals, text = word.rpartition("=")
+            rules = regions.setdefault(region, {})
+            if not (region and equals and text):
+                option = f"--region-{name}"
+                raise InvalidRequest(option, f"{option} takes REGION=N or REGION=none, such as eu=300, got {word!r}")
+            if name in rules:
+                raise InvalidRequest(f"--region-{name}", f"--region-{name} is given twice for {region}: give it once")
+            rules[name] = number(text)
+    return {"regions": regions} if regions else {}
+
+
 def refill_of(text: str | None) -> Mapping[str, object]:
     """Raises `InvalidRequest`."""
     if text is None:
@@ -129,7 +160,10 @@ def read_fields(fields: Mapping[str, object], kind: type[T]) -> T:
 
 def as_option(error: InvalidRequest) -> InvalidRequest:
     """The same, for somebody who gave an option and not a field."""
-    option = OPTIONS.get(error.field, error.field)
+    if rule := _RULE.fullmatch(error.field):
+        option = f"--region-{rule[2]} {rule[1]}"
+    else:
+        option = OPTIONS.get(error.field, error.field.replace("regions.", "region "))
     said = str(error).replace(" null", " none")
     if said.startswith(error.field):
         return InvalidRequest(option, option + said.removeprefix(error.field))
@@ -199,6 +233,7 @@ def in_words(allocation: Allocation) -> list[tuple[str, object]]:
     """The generation, and what of the policy is not the default."""
     policy = answers.policy(allocation.kind, allocation.policy)
     rows: list[tuple[str, object]] = [("generation", policy.pop("generation"))]
+    ruled = policy.pop("regions")
     refill = allocation.policy.refill
     if refill is not None:
         rows.append(("refill", f"{refill.amount:,} per {refill.interval_s:,} s for a burst of {refill.per:,}"))
@@ -207,4 +242,9 @@ def in_words(allocation: Allocation) -> list[tuple[str, object]]:
         for name, value in policy.items()
         if not name.startswith("refill") and value != DEFAULTS[name]
     ]
-    return rows
+    return rows + [(f"in {region}", _rules_in_words(rules)) for region, rules in ruled.items()]
+
+
+def _rules_in_words(rules: Mapping[str, int | None]) -> str:
+    said = {name: value for name, value in rules.items() if value is not None and (name, value) != ("floor", 0)}
+    return ", ".join(f"{name} {value:,}" for name, value in said.items())

@@ -25,7 +25,7 @@ from regionquota.errors import InvalidRequest, RegionQuotaError
 from regionquota.http import answers
 from regionquota.http.decoding import check_identifier
 from regionquota.http.quota_api import limit_word
-from regionquota.limits import LimitWord, put_limits, remove_quota
+from regionquota.limits import LimitWord, put_limits, refuse_unknown_regions, remove_quota
 from regionquota.ports import AllocationStore, Stored
 
 app = typer.Typer(no_args_is_help=True, help="Set and look at limits and policies.")
@@ -41,7 +41,9 @@ Resource = Annotated[str, typer.Argument(help="Resource name, such as vcpu.")]
     "regionquota quota set acme calls 1000 --kind rate --refill 100/60s · "
     "regionquota quota set acme mails 5000 --kind consumable --period day --time-zone Europe/Berlin · "
     "regionquota quota set acme vcpu --enforcement soft · "
-    "regionquota quota set acme tokens --low-fill 80",
+    "regionquota quota set acme tokens --low-fill 80 · "
+    "regionquota quota set acme vcpu --region-weight eu=300 --region-floor eu=50 --region-cap us=200 · "
+    "regionquota quota set acme vcpu --region-cap us=none",
 )
 @command
 async def set_(
@@ -70,6 +72,9 @@ async def set_(
     guarantee: policies.GuaranteeOption = None,
     normal_fill: policies.NormalFillOption = None,
     low_fill: policies.LowFillOption = None,
+    region_weight: policies.RegionWeightOption = None,
+    region_floor: policies.RegionFloorOption = None,
+    region_cap: policies.RegionCapOption = None,
     override: Annotated[bool, typer.Option("--override", help="Set the override, not the plan.")] = False,
     version: Annotated[
         int | None,
@@ -95,6 +100,7 @@ async def set_(
             low_fill_percent=low_fill,
         ),
         **policies.refill_of(refill),
+        **policies.rules_of(weight=region_weight, floor=region_floor, cap=region_cap),
         **{
             name: value
             for name, value in (
@@ -153,6 +159,10 @@ async def set_many(
     async with operator(configuration(config)) as connected:
         versions = [await _version(connected.allocations, limit) for limit in limits]
         words = [_file_word(file, limit, versions[place], place) for place, limit in enumerate(limits)]
+        try:
+            await refuse_unknown_regions(connected.directory, words)
+        except InvalidRequest as error:
+            raise InvalidRequest(error.field, f"{file}: {error}") from None
         done = await put_limits(connected.allocations, words)
     found = [Stored(key, revision, allocation) for key, (revision, allocation) in zip(keys, done, strict=True)]
     if json:
@@ -264,6 +274,7 @@ async def _set(key: QuotaKey, source: LimitSource | None, fields: dict[str, Any]
         body = policies.complete({**fields, "scope": key.scope, "source": source.value}, known, source)
         word = policies.word_for(key.tenant, key.resource, body)
         try:
+            await refuse_unknown_regions(connected.directory, [word])
             [(revision, allocation)] = await put_limits(connected.allocations, [word])
         except InvalidRequest as error:
             raise policies.as_option(error) from None

@@ -62,6 +62,7 @@ async def look(config: Config, wanted: Wanted) -> Live:
         weights=seen.weights,
         rates=seen.rates.get(key, {}),
         watched_s=seen.seconds,
+        rules=said["policy"].get("regions", {}),
     )
 
 

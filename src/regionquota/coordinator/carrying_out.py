@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from regionquota.coordinator.leading import Led
-from regionquota.core.allocation import Allocation, Move, grant, request_moves
+from regionquota.core.allocation import Allocation, Move, grant_and_request
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.core.rebalancing import Plan
+from regionquota.core.rebalancing import Plan, PlannedMove
 from regionquota.loops import each
 from regionquota.ports import AllocationStore, Stored
 
@@ -32,8 +32,7 @@ class Round:
     find: Callable[[QuotaKey], Allocation | None] = lambda _: None
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(NamedTuple):
     stored: Stored
     planned: Plan
     after: Allocation
@@ -88,15 +87,26 @@ async def carry_out(
 
 
 def _carry_into(allocation: Allocation, wanted: Plan, now: float, new_id: Callable[[], str]) -> Allocation:
-    """The document with the plan in it; the very same object if that changes nothing.
+    """The document with the plan in it; the very same object if that changes nothing."""
+    moves = allocation.moves
+    if moves or wanted.moves:
+        moves = _requested(moves, wanted.moves, now, new_id)
+    if moves is allocation.moves and not wanted.grants:
+        return allocation
+    return grant_and_request(allocation, wanted.grants, moves)
+
+
+def _requested(
+    standing: Sequence[Move], wanted: Sequence[PlannedMove], now: float, new_id: Callable[[], str]
+) -> Sequence[Move]:
+    """`standing` itself if those are what is wanted.
 
     A move that is still wanted as it stands keeps its id and its time, so that waiting for a donor costs no write.
     """
-    standing = {(move.source, move.target, move.amount): move for move in allocation.moves}
+    known = {(move.source, move.target, move.amount): move for move in standing}
     moves = tuple(
-        standing.get((move.source, move.target, move.amount))
-        or Move(new_id(), move.source, move.target, move.amount, requested_at=now)
-        for move in wanted.moves
+        known.get((move.source, move.target, move.amount))
+        or Move(new_id(), move.source, move.target, move.amount, now, move.believed)
+        for move in wanted
     )
-    changed = grant(allocation, wanted.grants) if wanted.grants else allocation
-    return changed if set(moves) == set(allocation.moves) else request_moves(changed, moves)
+    return standing if set(moves) == set(standing) else moves

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import aclosing
 
 from regionquota.core.allocation import Allocation
+from regionquota.core.floors_and_caps import below_floor
 from regionquota.core.groups import ALL_BUCKETS
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.loops import RETRY_PAUSE_S, forever, stop
@@ -22,6 +23,7 @@ class Documents:
         self._relist_interval_s = relist_interval_s
         self._known: dict[QuotaKey, Stored] = {}
         self._unfinished: set[QuotaKey] = set()
+        self._below_floor: dict[QuotaKey, frozenset[Region]] = {}
         self.is_complete = False
         """Whether everything is known, and changes are heard of."""
 
@@ -29,7 +31,7 @@ class Documents:
         """List, then watch, until it is time for the next full list. Raises `EtcdUnavailable`."""
         try:
             revision, documents = await self._allocations.list(self._buckets)
-            self._known, self._unfinished = {}, set()
+            self._known, self._unfinished, self._below_floor = {}, set(), {}
             for stored in documents:
                 self.learn(stored)
             self.is_complete = True
@@ -49,16 +51,24 @@ class Documents:
         if known is not None and known.revision > stored.revision:
             return
         self._unfinished.discard(stored.key)
+        self._below_floor.pop(stored.key, None)
         if stored.allocation is None:
             self._known.pop(stored.key, None)
             return
         self._known[stored.key] = stored
         if is_unfinished(stored.allocation):
             self._unfinished.add(stored.key)
+        if stored.allocation.policy.regions and (regions := below_floor(stored.allocation)):
+            self._below_floor[stored.key] = regions
 
-    def active(self, reported: Iterable[QuotaKey], evicted: Collection[Region] = ()) -> Collection[Stored]:
-        """What a round has to look at: what regions report, what waits for somebody, what evicted regions have left."""
+    def active(
+        self, reported: Iterable[QuotaKey], evicted: Collection[Region] = (), able: Collection[Region] = ()
+    ) -> Collection[Stored]:
+        """What a round has to look at: what regions report, what waits for somebody, what evicted regions have left;
+        and what those that are `able` to be given anything lack of a floor.
+        """
         keys = self._unfinished.union(reported)
+        keys |= {key for key, regions in self._below_floor.items() if not regions.isdisjoint(able)}
         if evicted:
             keys |= {key for key, stored in self._known.items() if _has_part(stored, evicted)}
         return [stored for key in keys if (stored := self._known.get(key)) is not None]

@@ -5,6 +5,7 @@ A round may be abandoned anywhere and repeated by anyone; every write is one fen
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from regionquota.coordinator.carrying_out import Round, carry_out
 from regionquota.coordinator.documents import Shelves
@@ -12,11 +13,11 @@ from regionquota.coordinator.known_regions import KnownRegions
 from regionquota.coordinator.leading import Led
 from regionquota.coordinator.urgent import Heard
 from regionquota.core.allocation import Allocation
-from regionquota.core.demand import Demand, Need, needs
+from regionquota.core.demand import Demand, Need, by_quota, needs, needs_of
 from regionquota.core.eviction import evict, release_ended
 from regionquota.core.groups import group_of
-from regionquota.core.periods import epoch_of, period_end
-from regionquota.core.quota import QuotaKey, Region, bucket_of
+from regionquota.core.periods import Calendar, epoch_of, period_end
+from regionquota.core.quota import Kind, QuotaKey, Region, bucket_of
 from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
 from regionquota.core.relief import relieve
 from regionquota.errors import UnreadableDocument
@@ -40,14 +41,16 @@ async def run_round(
     """Of what is led. Of `known` documents only the active are looked at; of a group that is not known all are read."""
     states = {name: state_of(record) for name, record in records.items()}
     reports = await directory.demand(led.buckets)
-    demand = needs(reports, now)
+    said = by_quota(reports)
     evicted_before = [name for name, record in records.items() if record.is_evicted]
-    active, documents = await _to_look_at(led, allocations, known, demand, evicted_before)
+    able = [name for name, state in states.items() if state.takes_part]
+    active, documents = await _to_look_at(led, allocations, known, said, evicted_before, able)
     evicted = await _still_evicted(records, regions or KnownRegions(directory))
 
     def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
         settled = _without_evicted(allocation, evicted, now)
-        return settled, plan(settled, demand.get(key, _NOBODY), states, policy, round_s, period_left(settled, now))
+        heard = needs_of(said.get(key, ()), now)
+        return settled, plan(settled, heard, states, policy, round_s, period_left(settled, now))
 
     def find(key: QuotaKey) -> Allocation | None:
         stored = documents[group_of(key, led.groups)].get(key)
@@ -63,6 +66,7 @@ async def _to_look_at(
     known: Shelves | None,
     reported: Iterable[QuotaKey],
     evicted: Collection[Region],
+    able: Collection[Region],
 ) -> tuple[Sequence[Stored], Mapping[int, Mapping[QuotaKey, Stored]]]:
     """The active documents, and by group all there are."""
     reported_of: dict[int, list[QuotaKey]] = {}
@@ -77,7 +81,7 @@ async def _to_look_at(
             active += listed
             documents[group] = {stored.key: stored for stored in listed}
         else:
-            active += shelf.active(reported_of.get(group, ()), evicted)
+            active += shelf.active(reported_of.get(group, ()), evicted, able)
             documents[group] = shelf.all
     return active, documents
 
@@ -177,8 +181,13 @@ _NOBODY: Mapping[Region, Need] = {}
 
 def period_left(allocation: Allocation, now: float) -> float | None:
     """Seconds; None where periods have no end."""
-    calendar = allocation.policy.calendar
-    end = period_end(allocation.kind, epoch_of(allocation.kind, now, calendar), calendar)
+    return _period_left(allocation.kind, allocation.policy.calendar, now)
+
+
+@lru_cache(maxsize=1024)
+def _period_left(kind: Kind, calendar: Calendar, now: float) -> float | None:
+    """Most quotas of a round have the same few calendars."""
+    end = period_end(kind, epoch_of(kind, now, calendar), calendar)
     return None if end is None else max(0.0, end.timestamp() - now)
 
 

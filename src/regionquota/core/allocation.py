@@ -5,10 +5,13 @@ Every function here takes an allocation and returns another; units are those of 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace as replace_policy
 from enum import Enum, StrEnum
 from types import MappingProxyType
 from typing import Final, TypeAlias
+
+import msgspec
+from msgspec.structs import force_setattr, replace
 
 from regionquota.core.periods import TIMELESS, Epoch
 from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
@@ -31,19 +34,19 @@ UNLIMITED: Final = Unlimited.UNLIMITED
 LimitAmount: TypeAlias = int | Unlimited
 
 
-@dataclass(frozen=True, slots=True)
-class VersionedLimit:
+class VersionedLimit(msgspec.Struct, frozen=True, gc=False):
     """One source's word on the limit. `amount` None says that this source has none (an override taken back)."""
 
     amount: LimitAmount | None
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, frozen=True, gc=False):
     """A request that `source` give up to `amount` units to `target` (None: to the pool). Never a debt.
 
-    `requested_at` (seconds since 1970, the coordinator's clock) is for people and metrics; no rule reads it.
+    `believed` is what the planner took to be available at the source: of less it gives less, in proportion. 0: all
+    that it can. `requested_at` (seconds since 1970, the coordinator's clock) is for people and metrics; no rule reads
+    it.
     """
 
     id: str
@@ -51,10 +54,10 @@ class Move:
     target: Region | None
     amount: int
     requested_at: float = 0.0
+    believed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Retired:
+class Retired(msgspec.Struct, frozen=True, gc=False):
     """Capacity that an evicted region may have spent, in accounting epoch `epoch` or before.
 
     Of `unknown` of the units its database is no evidence: it is another one by now, or another region may have spent
@@ -66,8 +69,10 @@ class Retired:
     unknown: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Allocation:
+_NOBODY: Final[Mapping[Region, Retired]] = MappingProxyType({})
+
+
+class Allocation(msgspec.Struct, frozen=True, gc=False):
     """Who may own how much of one quota's limit.
 
     `pool` is what no region owns; it is negative while a lowered limit is still being collected. `retired` is what
@@ -81,16 +86,16 @@ class Allocation:
     override: VersionedLimit | None
     limit: int
     pool: int
-    retired: Mapping[Region, Retired] = field(default_factory=dict)
-    slices: Mapping[Region, int] = field(default_factory=dict)
+    retired: Mapping[Region, Retired] = msgspec.field(default_factory=dict)
+    slices: Mapping[Region, int] = msgspec.field(default_factory=dict)
     moves: Sequence[Move] = ()
     epoch: Epoch = TIMELESS
     policy: QuotaPolicy = DEFAULT_POLICY
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "slices", MappingProxyType(dict(self.slices)))
-        object.__setattr__(self, "retired", MappingProxyType(dict(self.retired)))
-        object.__setattr__(self, "moves", tuple(self.moves))
+        force_setattr(self, "slices", MappingProxyType(dict(self.slices)))
+        force_setattr(self, "retired", MappingProxyType(dict(self.retired)) if self.retired else _NOBODY)
+        force_setattr(self, "moves", tuple(self.moves))
         _check(self)
 
     @property
@@ -99,7 +104,7 @@ class Allocation:
 
     @property
     def retired_units(self) -> int:
-        return sum(one.units for one in self.retired.values())
+        return sum([one.units for one in self.retired.values()])
 
     def slice_of(self, region: Region) -> int:
         return self.slices.get(region, 0)
@@ -167,7 +172,7 @@ def set_limit(
     one in force, or equal to it with another content.
     """
     known = allocation.plan if source is LimitSource.PLAN else allocation.override
-    wanted = allocation.policy if policy is None else replace(policy, generation=allocation.policy.generation)
+    wanted = allocation.policy if policy is None else replace_policy(policy, generation=allocation.policy.generation)
     if known == limit and wanted == allocation.policy:
         return allocation
     if known is not None and limit.version <= known.version:
@@ -184,7 +189,7 @@ def set_limit(
         override=override,
         limit=amount,
         pool=allocation.pool + amount - allocation.limit,
-        policy=replace(wanted, generation=wanted.generation + 1),
+        policy=replace_policy(wanted, generation=wanted.generation + 1),
     )
     return changed if home is None else _at_home(changed, home)
 
@@ -198,18 +203,23 @@ def grant(allocation: Allocation, amounts: Mapping[Region, int]) -> Allocation:
 
     A region that has no slice yet joins by this. Raises `ProtocolError` if the pool does not hold that much.
     """
-    total = sum(amounts.values())
-    if any(amount < 0 for amount in amounts.values()) or total > max(allocation.pool, 0):
-        raise ProtocolError(f"cannot grant {dict(amounts)} out of a pool of {allocation.pool}")
-    slices = dict(allocation.slices)
-    for region, amount in amounts.items():
-        slices[region] = slices.get(region, 0) + amount
-    return replace(allocation, slices=slices, pool=allocation.pool - total)
+    return grant_and_request(allocation, amounts, allocation.moves)
 
 
 def request_moves(allocation: Allocation, moves: Sequence[Move]) -> Allocation:
     """Replace all requested moves. Safe at any revision: a move that was not carried out moved nothing."""
     return replace(allocation, moves=tuple(moves))
+
+
+def grant_and_request(allocation: Allocation, amounts: Mapping[Region, int], moves: Sequence[Move]) -> Allocation:
+    """Both `grant` and `request_moves`, as one change."""
+    total = sum(amounts.values())
+    if min(amounts.values(), default=0) < 0 or total > max(allocation.pool, 0):
+        raise ProtocolError(f"cannot grant {dict(amounts)} out of a pool of {allocation.pool}")
+    slices = dict(allocation.slices)
+    for region, amount in amounts.items():
+        slices[region] = slices.get(region, 0) + amount
+    return replace(allocation, slices=slices, pool=allocation.pool - total, moves=moves)
 
 
 def hand_over(allocation: Allocation, donor: Region, slice_: int, epoch: Epoch) -> Allocation:

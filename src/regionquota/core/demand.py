@@ -4,16 +4,19 @@ Advisory throughout: nothing that keeps slices within the limit reads it.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
 
 from regionquota.core.periods import TIMELESS, Epoch
 from regionquota.core.quota import QuotaKey, Region
 
+_SHORTEST_S: Final = 1e-3
+"""What is said of a shorter time is taken for said of so long, as rates go by it."""
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+
+class Demand(msgspec.Struct, frozen=True, gc=False):
     """One region server's word. `granted`, `denied` are units since its last report, `seconds` long; `largest` is the
     most that anybody asked for at once; `at` is the region's time of these words, in seconds since 1970, 0 if unknown.
     Of the units denied, `denied_high` and `denied_low` were asked for at that priority.
@@ -37,7 +40,7 @@ class Demand:
     denied_low: int = 0
 
 
-class Need(NamedTuple):
+class Need(msgspec.Struct, frozen=True, gc=False):
     """One region's state in one quota, as the planner takes it. Rates are units per second, seen over `seconds`."""
 
     in_use: int = 0
@@ -52,41 +55,58 @@ class Need(NamedTuple):
 def needs(
     reports: Iterable[tuple[Region, Demand]], now: float | None = None
 ) -> Mapping[QuotaKey, Mapping[Region, Need]]:
-    """Sum up what the several servers of each region said; what they said a while ago as it will be `now`.
+    """Of each quota: see `needs_of`."""
+    return {key: needs_of(words, now) for key, words in by_quota(reports).items()}
+
+
+def by_quota(reports: Iterable[tuple[Region, Demand]]) -> Mapping[QuotaKey, Sequence[tuple[Region, Demand]]]:
+    sorted_out: dict[QuotaKey, list[tuple[Region, Demand]]] = {}
+    for one in reports:
+        key = one[1].key
+        if key in sorted_out:
+            sorted_out[key].append(one)
+        else:
+            sorted_out[key] = [one]
+    return sorted_out
+
+
+def needs_of(words: Sequence[tuple[Region, Demand]], now: float | None = None) -> Mapping[Region, Need]:
+    """Sum up what the several servers of each region said of one quota; what they said a while ago as it will be `now`.
 
     Balances come out of one database, so the largest word is taken; rates are each server's own and add up. What was
     in use in an accounting epoch that is over for anybody is so no more.
     """
-    said = list(reports)
-    newest: dict[QuotaKey, Epoch] = {}
-    for _, demand in said:
-        if demand.epoch > newest.get(demand.key, TIMELESS - 1):
-            newest[demand.key] = demand.epoch
-    summed: dict[QuotaKey, dict[Region, Need]] = {key: {} for key in newest}
-    for region, demand in said:
-        seconds = max(demand.seconds, 1e-3)
-        in_use = _in_use(demand, seconds, now) if demand.epoch == newest[demand.key] else 0
-        word = Need(in_use, (demand.granted - demand.freed) / seconds, demand.denied / seconds, seconds, demand.largest)
-        if demand.denied_high or demand.denied_low:
-            high, low = _by_priority(demand)
-            word = word._replace(denied_high=high / seconds, denied_low=low / seconds)
-        regions = summed[demand.key]
-        known = regions.get(region)
-        regions[region] = word if known is None else _added(known, word)
+    newest = max([demand.epoch for _, demand in words], default=TIMELESS)
+    summed: dict[Region, Need] = {}
+    for region, demand in words:
+        word = _need(demand, newest, now)
+        summed[region] = _added(summed[region], word) if region in summed else word
     return summed
 
 
-def _in_use(demand: Demand, seconds: float, now: float | None) -> int:
-    """It has gone on growing since, for as long again as was counted at most, and within the slice.
+def _need(demand: Demand, newest: Epoch, now: float | None) -> Need:
+    seconds = max(demand.seconds, _SHORTEST_S)
+    growth = (demand.granted - demand.freed) / seconds
+    in_use = 0
+    if demand.epoch == newest:
+        in_use = demand.used + demand.reserved
+        if growth > 0 and now is not None and demand.at:
+            in_use = _grown(in_use, growth, min(now - demand.at, seconds), demand.slice)
+    denied = demand.denied / seconds
+    if not demand.denied_high and not demand.denied_low:
+        return Need(in_use, growth, denied, seconds, demand.largest)
+    high, low = _by_priority(demand)
+    return Need(in_use, growth, denied, seconds, demand.largest, high / seconds, low / seconds)
+
+
+def _grown(in_use: int, growth: float, since: float, slice_: int) -> int:
+    """It has gone on growing `since`, for as long again as was counted at most, and within the slice.
 
     That bounds what a clock that is wrong can do.
     """
-    said = demand.used + demand.reserved
-    if now is None or not demand.at:
-        return said
-    since = min(max(0.0, now - demand.at), seconds)
-    grown = max(0, demand.granted - demand.freed) / seconds * since
-    return max(said, min(said + int(grown), demand.slice))
+    if since <= 0 or in_use >= slice_:
+        return in_use
+    return min(in_use + int(growth * since), slice_)
 
 
 def _added(one: Need, other: Need) -> Need:

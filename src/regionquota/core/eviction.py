@@ -4,8 +4,10 @@ An operator attests that it spends no more. What it may have spent stays counted
 evidence of what it did spend: the end of the accounting period, or its own database. Invariant A holds throughout.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from regionquota.core.allocation import Allocation, Retired
 from regionquota.core.periods import Epoch, epoch_of

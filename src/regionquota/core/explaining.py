@@ -1,14 +1,17 @@
 """Why each region has what it has, in words, and what the next plan would do."""
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+import msgspec
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import Plan, Policy, RegionState, plan, sizes, wish_of
+from regionquota.core.rebalancing import Plan, Policy, RegionState, plan, sizes, totals, weighed, wishes_of
+from regionquota.core.region_rules import NO_RULES, RegionRules
 
 
 class Situation(StrEnum):
@@ -26,9 +29,28 @@ class Situation(StrEnum):
     CONTENT = "gets what it wants, and its part of the rest by weight"
 
 
+class Rule(StrEnum):
+    """What a quota says of a region."""
+
+    WEIGHT = "weight"
+    FLOOR = "floor"
+    CAP = "cap"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A rule that decides the size, and what the size would be `without` it."""
+
+    rule: Rule
+    value: int
+    without: int
+
+
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """`wants` is what is in use and what is expected until the next round; `size` what the next plan aims at."""
+    """`wants` is what is in use and what is expected until the next round; `size` what the next plan aims at. `rulings`
+    are those of the quota's rules for this region that make a difference.
+    """
 
     region: Region
     situation: Situation
@@ -41,6 +63,9 @@ class Explained:
     size: int | None = None
     denied_high: float | None = None
     denied_low: float | None = None
+    floor: int = 0
+    cap: int | None = None
+    rulings: tuple[Ruling, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +80,28 @@ def explain(
     regions: Mapping[Region, RegionState],
     policy: Policy,
     round_s: float,
+    period_s: float | None = None,
 ) -> Explanation:
     """By the planner's own functions: it says what a round would do with this demand, not what one has done."""
-    wishes = {
-        region: wish_of(need, regions[region], allocation.limit, policy, round_s, quota=allocation.policy)
-        for region, need in needs.items()
-        if region in regions and not regions[region].frozen
-    }
+
+    def rulings(region: Region) -> Iterator[Ruling]:
+        for rule, value, less in _each_less(allocation, region):
+            aims_without = sizes(less, wishes_of(less, needs, regions, policy, round_s, period_s), policy)
+            without = aims_without.get(region, allocation.slice_of(region))
+            if region in aims and without != aims[region]:
+                yield Ruling(rule, value, without)
+
+    wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     aims = sizes(allocation, wishes, policy)
-    wants = sum(wish.want for wish in wishes.values())
+    capacity, floors, wants = totals(allocation, {region: wish.raised for region, wish in wishes.items()})
     if any(wish.tiers for wish in wishes.values()):
         wants += int(allocation.limit * policy.pool_share)  # which is left to claims before all have what they want
-    shared = _shared(allocation, sum(wish.floor for wish in wishes.values()), wants, wishes)
+    shared = _shared(capacity, floors, wants)
+    states = weighed(regions, allocation.policy.regions)
     found = []
     for region in sorted({*allocation.slices, *regions}):
-        state, need, wish = regions.get(region), needs.get(region), wishes.get(region)
+        state, need, wish = states.get(region), needs.get(region), wishes.get(region)
+        rules = allocation.policy.regions.get(region, NO_RULES)
         found.append(
             Explained(
                 region=region,
@@ -83,14 +115,38 @@ def explain(
                 size=aims.get(region),
                 denied_high=None if need is None else need.denied_high,
                 denied_low=None if need is None else need.denied_low,
+                floor=rules.floor,
+                cap=rules.cap,
+                rulings=tuple(rulings(region)),
             )
         )
-    return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s))
+    return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s, period_s))
 
 
-def _shared(allocation: Allocation, floors: int, wants: int, wishes: Mapping[Region, object]) -> Situation:
-    kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
-    capacity = allocation.limit - allocation.retired_units - kept
+def _each_less(allocation: Allocation, region: Region) -> Iterator[tuple[Rule, int, Allocation]]:
+    """Each rule for the region, its value, and the document without it."""
+    quota = allocation.policy
+    rules = quota.regions.get(region, NO_RULES)
+    for rule, value, less in (
+        (Rule.WEIGHT, rules.weight, RegionRules(None, rules.floor, rules.cap)),
+        (Rule.FLOOR, rules.floor or None, RegionRules(rules.weight, 0, rules.cap)),
+        (Rule.CAP, rules.cap, RegionRules(rules.weight, rules.floor, None)),
+    ):
+        if value is not None:
+            policy = replace(quota, regions={**quota.regions, region: less})
+            yield rule, value, msgspec.structs.replace(allocation, policy=policy)
+
+
+def ruling_in_words(one: Explained) -> list[str]:
+    """Which rules of the quota decide the size, and whether the floor is met."""
+    said = [f"its {ruling.rule} {ruling.value:,} decides: without it {ruling.without:,}" for ruling in one.rulings]
+    bound = one.situation not in (Situation.DRAINING, Situation.FROZEN)
+    if bound and one.size is not None and one.size < one.floor:
+        said.append(f"its floor {one.floor:,} does not fit beside what is in use and the floors of the others")
+    return said
+
+
+def _shared(capacity: int, floors: int, wants: int) -> Situation:
     if capacity <= floors:
         return Situation.COLLECTING
     return Situation.SCARCE if capacity <= wants else Situation.CONTENT

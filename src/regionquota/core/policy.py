@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
 from regionquota.core.periods import UTC_MONTHS, Calendar, Period
-from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, Kind
+from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, Kind, Region
+from regionquota.core.region_rules import MAX_RULED_REGIONS, RegionRules, amend_rules
 from regionquota.errors import InvalidRequest
 
 
@@ -59,7 +60,8 @@ class QuotaPolicy:
     `enforced_percent` (0 .. 100) of the requests are held to a hard limit, the others as in shadow. With
     `admission_open` False nothing new is admitted, while what is held is still settled. Above a debt of
     `max_overdraft` the denial says so. `parent` is another scope of the same tenant and resource that is charged,
-    too (None: the global one); `guarantee` units of it are kept for this one.
+    too (None: the global one); `guarantee` units of it are kept for this one. `regions` says of single regions what
+    differs there; of those that it does not name nothing does.
 
     After a request of normal or low priority no more than `normal_fill_percent` or `low_fill_percent` of a slice is in
     use, held or guaranteed to others; one of high priority may fill it.
@@ -79,6 +81,7 @@ class QuotaPolicy:
     generation: int = 1
     normal_fill_percent: int = 100
     low_fill_percent: int = 100
+    regions: Mapping[Region, RegionRules] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.enforced_percent <= 100:
@@ -90,6 +93,8 @@ class QuotaPolicy:
             raise ValueError(f"out of range: {self}")
         if self.min_ttl_s is not None and self.max_ttl_s is not None and self.min_ttl_s > self.max_ttl_s:
             raise ValueError(f"min_ttl_s {self.min_ttl_s} is above max_ttl_s {self.max_ttl_s}")
+        if len(self.regions) > MAX_RULED_REGIONS:
+            raise ValueError(f"rules of {len(self.regions)} regions")
 
     @property
     def is_hard(self) -> bool:
@@ -122,7 +127,8 @@ def amend(policy: QuotaPolicy | None, kind: Kind, limit: int | None, changes: Ma
     """`policy` (None: of a new quota) with `changes`, named as the fields of `QuotaPolicy`; what is left out stays.
 
     A calendar is given as `period` and `time_zone`, a refill as `refill_amount` and `refill_interval_s`, for the
-    burst `limit` (None: unlimited). Raises `InvalidRequest` that names the field.
+    burst `limit` (None: unlimited), `regions` as `amend_rules` takes them, or None for none at all. Raises
+    `InvalidRequest` that names the field.
     """
     known = DEFAULT_POLICY if policy is None else policy
     rest = dict(changes)
@@ -133,6 +139,9 @@ def amend(policy: QuotaPolicy | None, kind: Kind, limit: int | None, changes: Ma
     calendar = _calendar(policy, kind, rest.pop("period", None), rest.pop("time_zone", None))
     refill = _refill(known, kind, limit, rest.pop("refill_amount", None), rest.pop("refill_interval_s", None))
     _check_fill(known, rest)
+    if "regions" in rest:
+        said = rest["regions"]
+        rest["regions"] = {} if said is None else amend_rules(known.regions, said, limit)
     try:
         amended = replace(known, calendar=calendar, refill=refill, **rest)
     except ValueError as error:
@@ -144,9 +153,9 @@ def amend(policy: QuotaPolicy | None, kind: Kind, limit: int | None, changes: Ma
 
 def _calendar(policy: QuotaPolicy | None, kind: Kind, period: str | None, zone: str | None) -> Calendar:
     known = UTC_MONTHS if policy is None else policy.calendar
-    for field, value in (("period", period), ("time_zone", zone)):
+    for name, value in (("period", period), ("time_zone", zone)):
         if value is not None and kind is not Kind.CONSUMABLE:
-            raise InvalidRequest(field, f"{field} belongs to consumable quotas; this one is {kind}")
+            raise InvalidRequest(name, f"{name} belongs to consumable quotas; this one is {kind}")
     wanted = known.period if period is None else Period(period)
     if policy is not None and wanted is not known.period:
         raise InvalidRequest(

@@ -13,6 +13,8 @@ GLOBAL_SCOPE: Final = "global"
 BUCKETS: Final = 256
 """Tenants are spread over this many buckets, in etcd's keys and in reservation ids. Never changes."""
 
+_TENANTS_REMEMBERED: Final = 2**18
+"""Whose buckets a process knows by heart: more than are active at once, for a round asks of all of them in turn."""
 MAX_WEIGHT: Final = 10_000_000
 """Of a region in the spread of what nobody needs; 100 is usual."""
 MAX_IDENTIFIER_BYTES: Final = 256
@@ -50,7 +52,7 @@ def home_of(scope: str) -> Region | None:
     return scope.removeprefix(REGION_SCOPE) if scope.startswith(REGION_SCOPE) else None
 
 
-@lru_cache(maxsize=65_536)
+@lru_cache(maxsize=_TENANTS_REMEMBERED)
 def bucket_of(tenant: str) -> int:
     """0 .. BUCKETS - 1, the same on every machine and in every version."""
     return hashlib.blake2s(tenant.encode(), digest_size=1).digest()[0]

@@ -6,15 +6,21 @@ evenly stays in the pool, where small limits live altogether.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, product
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Final, TypeAlias
+
+import msgspec
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import LAST_TURN, Need, turn_of
+from regionquota.core.filling import Wish, fill, fill_in_turn
+from regionquota.core.floors_and_caps import TakesPart
 from regionquota.core.policy import DEFAULT_POLICY, Priority, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, Region
+from regionquota.core.region_rules import RegionRules
+from regionquota.core.ruling import ruled, spread_within, with_floors
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,43 +48,27 @@ class RegionState:
     frozen: bool = False
     draining: bool = False
 
+    @property
+    def takes_part(self) -> bool:
+        return not self.frozen and not self.draining
 
-@dataclass(frozen=True, slots=True)
-class PlannedMove:
+
+class PlannedMove(msgspec.Struct, frozen=True, gc=False):
+    """`believed` is as in `Move`."""
+
     source: Region
     target: Region | None
     amount: int
+    believed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, gc=False):
     grants: Mapping[Region, int]
     moves: Sequence[PlannedMove]
 
 
 NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
-_TIERS: Final = 5
-_KEPT_TIERS: Final = (1, 3)
-_FROM_POOL: Final = 3
-"""From this tier on nobody gets what is kept for claims."""
-
-
-class Wish(NamedTuple):
-    """`floor` is in use and never asked for; `want` is at least that, and the last of `tiers`, if there are any: sizes
-    that rise, each of which everybody has before anybody gets more.
-    """
-
-    floor: int
-    want: int
-    weight: int
-    urgent: bool
-    tiers: tuple[int, ...] = ()
-
-    @property
-    def presses(self) -> bool:
-        """Something is denied at high priority."""
-        return bool(self.tiers) and self.tiers[0] > self.floor
 
 
 def plan(
@@ -89,45 +79,88 @@ def plan(
     round_s: float,
     period_s: float | None = None,
 ) -> Plan:
-    """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have.
+    """Plan one quota. Regions that are frozen, unknown, or have not reported keep what they have; one that has not
+    reported is given what it lacks of its floor.
 
     `period_s` is left of the accounting period, None if it has no end.
     """
-    known = [region for region in needs if region in regions and not regions[region].frozen]
-    ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
-    wishes = {
-        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s, allocation.policy)
-        for region in known
-    }
+    wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
     idle = max(1, int(allocation.limit * policy.idle_move_share))
-    if all(need.growth == 0 and need.denied == 0 for need in needs.values()):
+    if not any(need.growth or need.denied for need in needs.values()):
         idle = _idle_at_rest(idle)
     draining = {region for region in wishes if regions[region].draining}
+    if allocation.policy.regions:  # what is above a cap goes like what drains, however little it is
+        draining |= {region for region, wish in wishes.items() if allocation.slice_of(region) > wish.most}
     return _emit(allocation, wanted, wishes, draining, smallest, idle)
+
+
+def wishes_of(
+    allocation: Allocation,
+    needs: Mapping[Region, Need],
+    regions: Mapping[Region, RegionState],
+    policy: Policy,
+    round_s: float,
+    period_s: float | None,
+) -> Mapping[Region, Wish]:
+    """Of those that take part: arguments are those of `plan`."""
+    rules = allocation.policy.regions
+    if rules:
+        regions = weighed(regions, rules)
+    if period_s is not None and weigh_the_same(regions[region] for region in needs if region in regions):
+        period_s = None
+    wishes: dict[Region, Wish] = {}
+    for region, need in needs.items():
+        state = regions.get(region)
+        if state is not None and not state.frozen:
+            wishes[region] = wish_of(need, state, allocation.limit, policy, round_s, period_s, allocation.policy)
+    if not rules:
+        return wishes
+    return ruled(wishes, allocation, {name: state.weight for name, state in regions.items() if state.takes_part})
 
 
 def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
     """The size that each region with a wish should have."""
-    kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
-    capacity = allocation.limit - allocation.retired_units - kept
-    pool = int(allocation.limit * policy.pool_share)
-    floors = sum(wish.floor for wish in wishes.values())
-    wants = sum(wish.want for wish in wishes.values())
+    rules = allocation.policy.regions
+    raised = {region: wish.raised for region, wish in wishes.items()} if rules else wishes
+    capacity, floors, wants = totals(allocation, raised)
     if capacity <= floors:
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
-    if any(wish.tiers for wish in wishes.values()):
-        if capacity - pool <= wants:
-            return _fill_in_turn(wishes, capacity, pool)
-    elif capacity <= wants:
-        return _fill(wishes, capacity)
-    return _spread(wishes, max(0, capacity - pool - wants))
+    pool = int(allocation.limit * policy.pool_share)
+    in_tiers = [wish for wish in wishes.values() if wish.tiers]
+    if capacity - (pool if in_tiers else 0) <= wants:
+        bound = with_floors(raised, capacity) if rules else wishes
+        return fill_in_turn(bound, capacity, pool) if in_tiers else fill(bound, capacity)
+    rest = max(0, capacity - pool - wants)
+    return spread_within(wishes, rest) if rules else _spread(wishes, rest)
+
+
+def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> tuple[int, int, int]:
+    """What those with a wish share, their floors, and what they want."""
+    capacity, floors, wants = allocation.pool, 0, 0
+    owned = allocation.slices
+    for region, wish in wishes.items():
+        capacity += owned.get(region, 0)
+        floors += wish.floor
+        wants += wish.want
+    return capacity, floors, wants
 
 
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
-    return len({region.weight for region in regions if not region.draining}) <= 1
+    """Those that take part."""
+    return len({region.weight for region in regions if not region.draining and not region.frozen}) <= 1
+
+
+def taking_part(regions: Mapping[Region, RegionState]) -> TakesPart:
+    return lambda region: region in regions and regions[region].takes_part
+
+
+def weighed(regions: Mapping[Region, RegionState], rules: Mapping[Region, RegionRules]) -> Mapping[Region, RegionState]:
+    """With the weights that the quota has of its own."""
+    own = {region: rule.weight for region, rule in rules.items() if rule.weight is not None and region in regions}
+    return {**regions, **{region: replace(regions[region], weight=weight) for region, weight in own.items()}}
 
 
 def foreseen(need: Need, seconds: float) -> int:
@@ -150,97 +183,38 @@ def wish_of(
     """
     if state.draining:
         return Wish(need.in_use, need.in_use, 0, urgent=False)
-    want = _wanted(need, limit, policy, round_s, ahead_s)
-    wish = Wish(need.in_use, want, state.weight, need.denied > need.denied_low)
+    in_use = need.in_use
+    ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
+    growth = need.growth * ahead * policy.growth_rounds if need.growth > 0 else 0.0
+    margin = policy.variance * math.sqrt(in_use)
+    wanted = in_use + math.ceil(growth + margin + need.denied * ahead)
+    if ahead_s is not None:
+        wanted = max(wanted, foreseen(need, ahead_s))
+    if wanted > limit:
+        wanted = min(wanted, max(limit, in_use))
+    wish = Wish(in_use, wanted, state.weight, need.denied > need.denied_low)
     if quota.low_fill_percent == 100 and not need.denied_high and not need.denied_low:
         return wish
     # What is denied at low alone leaves the others all the room that is kept for them: then nothing that grows presses.
     growth = 0.0 if turn_of(need) == LAST_TURN else need.growth
-    without_low = need._replace(growth=growth, denied=max(0.0, need.denied - need.denied_low))
-    usual = _wanted(without_low, limit, policy, round_s, ahead_s)
-    ahead = min(round_s, need.seconds)
+    without_low = Need(in_use, growth, max(0.0, need.denied - need.denied_low), need.seconds)
+    usual = wish_of(without_low, state, limit, policy, round_s, ahead_s).want
     reached = (
-        min(usual, need.in_use + math.ceil(need.denied_high * ahead)),
-        quota.slice_for(need.in_use, Priority.NORMAL),
+        min(usual, in_use + math.ceil(need.denied_high * ahead)),
+        quota.slice_for(in_use, Priority.NORMAL),
         quota.slice_for(usual, Priority.NORMAL),
-        quota.slice_for(need.in_use, Priority.LOW),
-        max(want, quota.slice_for(need.in_use + math.ceil(need.denied_low * ahead), Priority.LOW)),
+        quota.slice_for(in_use, Priority.LOW),
+        max(wanted, quota.slice_for(in_use + math.ceil(need.denied_low * ahead), Priority.LOW)),
     )
-    most = max(limit, need.in_use)
+    most = max(limit, in_use)
     tiers = tuple(accumulate((min(size, most) for size in reached), max))
-    return wish._replace(want=tiers[-1], tiers=tiers)
-
-
-def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: float | None) -> int:
-    ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
-    growth = max(0.0, need.growth) * ahead * policy.growth_rounds
-    margin = policy.variance * math.sqrt(need.in_use)
-    extra = math.ceil(growth + margin + need.denied * ahead)
-    wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
-    return min(wanted, max(limit, need.in_use))
+    return msgspec.structs.replace(wish, want=tiers[-1], tiers=tiers)
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
     """Everybody has what they want; the rest is spread by weight."""
-    weights = sum(wish.weight for wish in wishes.values())
-    return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
-
-
-def _fill_in_turn(wishes: Mapping[Region, Wish], capacity: int, pool: int) -> Mapping[Region, int]:
-    """What is not in use goes first to what was denied at high priority; then to what normal ones leave to these, and
-    to what they want; then to what low ones leave to both, and last to what these want.
-    """
-    tiers = {region: _tiers(wish) for region, wish in wishes.items()}
-    for tier in range(_TIERS):
-        tops = {region: reached[tier] for region, reached in tiers.items()}
-        if tier == _FROM_POOL:
-            capacity = max(capacity - pool, sum(wish.floor for wish in wishes.values()))
-        if capacity <= sum(tops.values()):
-            break
-        wishes = {region: wish._replace(floor=tops[region]) for region, wish in wishes.items()}
-    bounded = {region: wish._replace(want=tops[region]) for region, wish in wishes.items()}
-    return _keep_alike(bounded, capacity) if tier in _KEPT_TIERS else _fill(bounded, capacity)
-
-
-def _keep_alike(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
-    """Everybody keeps the same part of what is to be kept: by sizes alone the largest would keep nothing."""
-    rest = capacity - sum(wish.floor for wish in wishes.values())
-    parts = {
-        region: Wish(0, wish.want - wish.floor, wish.weight * (wish.want - wish.floor), urgent=False)
-        for region, wish in wishes.items()
-    }
-    return {region: wishes[region].floor + part for region, part in _fill(parts, rest).items()}
-
-
-def _tiers(wish: Wish) -> tuple[int, ...]:
-    """Who weighs nothing gets nothing but what is in use."""
-    if not wish.weight:
-        return (*[wish.floor] * (_TIERS - 1), wish.want)
-    return wish.tiers or (wish.floor, wish.floor, wish.want, wish.want, wish.want)
-
-
-def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
-    """Weighted max-min (water-filling) of `capacity`, nobody below the floor or above the want.
-
-    Exact, in as many steps as there are regions (Bitran and Hax, 1981): where the bounds are, the worse violated side
-    is fixed, and what is left is shared among the others again.
-    """
-    filled = {region: wish.floor for region, wish in wishes.items()}
-    open_ = {region: wish for region, wish in wishes.items() if wish.weight > 0}
-    rest = capacity - sum(wish.floor for region, wish in wishes.items() if region not in open_)
-    while open_:
-        weights = sum(wish.weight for wish in open_.values())
-        below = {region: wish.floor * weights - rest * wish.weight for region, wish in open_.items()}
-        above = {region: rest * wish.weight - wish.want * weights for region, wish in open_.items()}
-        lacking, idle = (sum(max(0, amount) for amount in side.values()) for side in (below, above))
-        if lacking == idle == 0:
-            return filled | {region: rest * wish.weight // weights for region, wish in open_.items()}
-        for region, amount in (below if lacking >= idle else above).items():
-            if amount > 0:
-                wish = open_.pop(region)
-                filled[region] = wish.floor if lacking >= idle else wish.want
-                rest -= filled[region]
-    return filled
+    weights = sum([wish.weight for wish in wishes.values()]) or 1
+    return {region: wish.want + rest * wish.weight // weights for region, wish in wishes.items()}
 
 
 def _emit(
@@ -252,57 +226,79 @@ def _emit(
     idle: int,
 ) -> Plan:
     """Pool grants first, then moves, largest first."""
-    takes, gives = {}, {}
-    useful_from: dict[Region | None, int] = {None: idle}
+    takers: list[_Taker] = []
+    givers: list[tuple[int, Region]] = []
+    slices = allocation.slices
     for region, size in wanted.items():
-        owned, wish = allocation.slice_of(region), wishes[region]
+        owned = slices.get(region, 0)
         if size > owned:
-            takes[region] = size - owned
-            useful_from[region] = 1 if wish.urgent else idle if owned >= wish.want else smallest
+            wish = wishes[region]
+            useful_from = 1 if wish.urgent else idle if owned >= wish.want else smallest
+            if size - owned >= useful_from or draining:
+                takers.append((owned - size, region, useful_from))
         elif size < owned:
-            gives[region] = owned - size
-    pool = allocation.pool
-    if pool >= 0 and not draining:
-        # Most quotas of most rounds: nothing is worth a move.
-        takes = {region: amount for region, amount in takes.items() if amount >= useful_from[region]}
-        if not takes and all(amount < idle for amount in gives.values()):
-            return NOTHING
-    takes, gives = _largest_first(takes), _largest_first(gives)
-    if any(wishes[region].tiers for region in takes):
-        takes = dict(sorted(takes.items(), key=lambda taker: not wishes[taker[0]].presses))
-
-    def useful(amount: int, target: Region | None, donor: Region | None = None) -> bool:
-        return donor in draining or amount >= useful_from[target]
-
-    back = _match(gives, {None: -pool} if pool < 0 else {}, lambda _amount, _target, _donor: True)
-    granted = _match({None: pool} if pool > 0 else {}, takes, useful)
-    moved = _match(gives, takes, useful)
-    rest = _match(gives, {None: sum(gives.values())}, useful)
-    to_pool = {donor: back.get((donor, None), 0) + rest.get((donor, None), 0) for donor in gives}
-    moves = moved | {(donor, None): amount for donor, amount in to_pool.items() if amount}
-    return Plan(
-        {region: amount for (_, region), amount in granted.items() if region is not None},
-        tuple(PlannedMove(donor, target, amount) for (donor, target), amount in moves.items() if donor is not None),
-    )
+            givers.append((size - owned, region))
+    if not takers and not draining and allocation.pool >= 0 and all(-amount < idle for amount, _ in givers):
+        return NOTHING  # most quotas of most rounds
+    takers.sort()
+    if any(wishes[region].tiers for _, region, _ in takers):
+        takers.sort(key=lambda taker: not wishes[taker[1]].presses)
+    if allocation.policy.regions:  # what lacks of a floor goes before what others want
+        takers.sort(key=lambda taker: slices.get(taker[1], 0) >= wishes[taker[1]].least)
+    givers.sort()
+    free = {region: slices[region] - wishes[region].floor for _, region in givers}
+    return _matched(allocation.pool, takers, {region: -amount for amount, region in givers}, free, draining, idle)
 
 
-_Ends: TypeAlias = "tuple[Region | None, Region | None]"
+_Taker: TypeAlias = "tuple[int, Region, int]"
+"""Minus what it lacks, so that they sort largest first; the region; the least that is of use to it."""
 
 
-def _match(
-    gives: dict[Any, int], takes: dict[Any, int], useful: Callable[[int, Region | None, Region | None], bool]
-) -> dict[_Ends, int]:
-    """Pair givers with takers in the order given, and take what was paired off both. None stands for the pool."""
-    if not takes or not gives:
-        return {}
-    pairs: dict[_Ends, int] = {}
-    for taker, giver in product(takes, gives):
-        amount = min(gives[giver], takes[taker])
-        if amount and useful(amount, taker, giver):
-            pairs[giver, taker] = amount
-            gives[giver] -= amount
-            takes[taker] -= amount
-    return pairs
+def _matched(
+    pool: int,
+    takers: Sequence[_Taker],
+    gives: dict[Region, int],
+    free: Mapping[Region, int],
+    draining: Collection[Region],
+    idle: int,
+) -> Plan:
+    """Takers are served from the pool, then from givers, in the order of both; what is left goes to the pool.
+
+    A pool below zero is filled before anything else. What a draining region gives is useful whatever it is. Of what is
+    `free` in a region its moves say that it was believed, unless they ask for all there is.
+    """
+    believed = {} if pool < 0 else {region: units for region, units in free.items() if region not in draining}
+    filled = _fill_up(pool, gives) if pool < 0 else {}
+    grants: dict[Region, int] = {}
+    moves: list[PlannedMove] = []
+    for lacking, taker, useful_from in takers:
+        amount = -lacking
+        granted = min(amount, pool)
+        if granted >= useful_from:
+            grants[taker] = granted
+            pool -= granted
+            amount -= granted
+        for giver, left in gives.items():
+            moved = min(amount, left)
+            if moved >= useful_from or (moved and giver in draining):
+                moves.append(PlannedMove(giver, taker, moved, believed.get(giver, 0)))
+                gives[giver] = left - moved
+                amount -= moved
+    for giver, left in gives.items():
+        to_pool = filled.get(giver, 0) + (left if left >= idle or giver in draining else 0)
+        if to_pool:
+            moves.append(PlannedMove(giver, None, to_pool, believed.get(giver, 0)))
+    return Plan(grants, tuple(moves))
+
+
+def _fill_up(pool: int, gives: dict[Region, int]) -> Mapping[Region, int]:
+    """What each has to give until the pool is at zero; taken off `gives`."""
+    filled: dict[Region, int] = {}
+    for giver, left in gives.items():
+        filled[giver] = min(left, -pool)
+        gives[giver] = left - filled[giver]
+        pool += filled[giver]
+    return filled
 
 
 def _idle_at_rest(idle: int) -> int:
@@ -311,9 +307,3 @@ def _idle_at_rest(idle: int) -> int:
     But not to the unit: single reserves would be followed by moves of their own.
     """
     return max(idle // 3, min(idle, _FEW_UNITS))
-
-
-def _largest_first(amounts: Mapping[Region, int]) -> dict[Region, int]:
-    if len(amounts) < 2:
-        return dict(amounts)
-    return dict(sorted(amounts.items(), key=lambda item: (-item[1], item[0])))

@@ -1,7 +1,9 @@
 """What a document must say after etcd was restored from an older snapshot: what the regions hold, and no less."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from regionquota.core.allocation import UNLIMITED, Allocation, Retired, VersionedLimit, effective_limit
 from regionquota.core.eviction import CLOCK_MARGIN_S, evict

@@ -4,16 +4,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from regionquota.core.allocation import Allocation
+from regionquota.core.allocation import Allocation, grant, request_moves
 from regionquota.core.demand import LAST_TURN, Need, turn_of
+from regionquota.core.floors_and_caps import floors_in_force, room_below_cap, within_reach
 from regionquota.core.policy import Priority
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import Plan, PlannedMove, RegionState, foreseen
+from regionquota.core.rebalancing import Plan, PlannedMove, RegionState, foreseen, taking_part, weighed
 
 _IDLE: Final = 1e-3
 """Units per second at least, so that an idle region has some time left and not endless."""
 _FEW: Final = 4.0
-"""Units more or less are no difference between two rates: as many are added to what each was asked for."""
+"""Requests more or less are no difference between two rates: as many are added to what each was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ def relieve(
     regions if one has not got what is asked for at once. Who denies at high priority is served first. Who does so at
     low alone is served last, and with what others neither keep nor need: what is denied so is no rate. Nothing below
     `smallest` units moves, but to a region that cannot serve a single request; and nothing that a donor which weighs
-    more will need of its share of the limit in the `period_s` that are left of the accounting period. A move that was
+    more will need of its share of the limit in the `period_s` that are left of the accounting period. Nobody gets what
+    others lack of their floors, nor is brought above its cap, and no donor is asked for its floor. A move that was
     requested before still stands, unless its donor runs short itself (not at low priority alone: that one may give,
     too), or it names a region that is frozen by now. While a lowered limit is being collected nobody is relieved: what
     is given back would be in use again before it is collected.
@@ -55,7 +57,10 @@ def relieve(
     pressed = {region for region, turn in turns.items() if turn < LAST_TURN}
     standing = [move for move in thawed if move.source not in pressed]
     moves = [PlannedMove(move.source, move.target, move.amount) for move in standing]
-    pool = max(0, allocation.pool)
+    regions = weighed(regions, allocation.policy.regions)
+    takes_part = taking_part(regions)
+    floors = floors_in_force(allocation, takes_part)
+    known = request_moves(allocation, standing)
     sides = {
         region: _side(allocation.slice_of(region), need, regions[region].weight)
         for region, need in needs.items()
@@ -68,8 +73,9 @@ def relieve(
             continue
         seen = _seen_at(turns[region], sides, allocation, needs)
         taker = replace(seen[region], size=max(1, sides[region].size))
-        if pool:
-            grants[region], pool = pool, 0
+        free = within_reach(known, region, takes_part)
+        if free:
+            grants[region], known = free, grant(known, {region: free})
             taker = replace(taker, left=taker.left + grants[region])
             if taker.left >= taker.size and grants[region] >= _denied_units(needs[region]):
                 continue
@@ -78,8 +84,9 @@ def relieve(
             donors[other] = seen[other]
             if period_s is not None and regions[other].weight > regions[region].weight:
                 donors[other] = _beyond(entitled[other], seen[other], needs[other], period_s)
-        given = _given(taker, donors, smallest)
-        moves += [PlannedMove(donor, region, amount) for donor, amount in given.items()]
+            donors[other] = _above(floors.get(other, 0), donors[other], allocation.slice_of(other))
+        given = _at_most(room_below_cap(known, region), _given(taker, donors, smallest))
+        moves += [PlannedMove(donor, region, amount, donors[donor].left) for donor, amount in given.items()]
         if given:
             busy |= {region, *given}
     return Plan(grants, tuple(moves))
@@ -110,9 +117,22 @@ def _seen_at(
     return {region: replace(side, left=min(side.left, left(region))) for region, side in sides.items()}
 
 
+def _above(floor: int, donor: _Side, slice_: int) -> _Side:
+    return replace(donor, left=max(0, min(donor.left, slice_ - floor))) if floor else donor
+
+
+def _at_most(room: int, given: Mapping[Region, int]) -> Mapping[Region, int]:
+    fitting: dict[Region, int] = {}
+    for donor, amount in given.items():
+        fits = min(amount, room - sum(fitting.values()))
+        if fits > 0:
+            fitting[donor] = fits
+    return fitting
+
+
 def _side(slice_: int, need: Need, weight: int) -> _Side:
     """A rate counts by its weight, so that under scarcity who weighs more has more time left."""
-    rate = need.growth + need.denied - need.denied_low + _FEW / max(1.0, need.seconds)
+    rate = need.growth + need.denied - need.denied_low + _FEW * max(1, need.largest) / max(1.0, need.seconds)
     return _Side(max(0, slice_ - need.in_use), max(_IDLE, rate * weight), need.largest)
 
 

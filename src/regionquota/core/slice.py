@@ -3,11 +3,13 @@
 Pure half of the agent's `apply`: the store calls it inside one transaction that holds the counter's lock.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
 from regionquota.core import counter as counters
-from regionquota.core.allocation import Allocation
+from regionquota.core.allocation import Allocation, Move
 from regionquota.core.counter import Counter
 from regionquota.core.eviction import evict
 from regionquota.core.periods import Epoch, epoch_of
@@ -115,8 +117,9 @@ def apply(
 ) -> Holding | None:
     """The holding after the region has heard of `allocation` at `revision`; None if that is older than known.
 
-    A decrease takes what is available and leaves the rest to a later step. An increase waits until this
-    region's epoch has reached the allocation's (fence 3).
+    A decrease takes what is available, or a fair part of it, and leaves the rest to a later step; what was given up
+    once is not taken back, for it may be on its way. An increase waits until this region's epoch has reached the
+    allocation's (fence 3).
     """
     if holding is None:
         epoch = epoch_of(allocation.kind, now, allocation.policy.calendar)
@@ -129,13 +132,20 @@ def apply(
         holding, limit=allocation.limit, revision=revision, policy=allocation.policy, unlimited=allocation.unlimited
     )
     held = holding.counter
-    target = max(0, allocation.slice_of(me) - sum(move.amount for move in allocation.moves_from(me)))
+    owned, asked = allocation.slice_of(me), allocation.moves_from(me)
+    target = max(0, owned - sum(move.amount for move in asked))
     slice_ = held.slice
     if held.slice > target:
-        slice_ = max(target, held.slice - held.available)
+        fair = owned - _in_proportion(asked, max(0, owned - held.slice + held.available))
+        slice_ = min(held.slice, max(target, fair, held.slice - held.available))
     elif held.slice < target and holding.epoch >= allocation.epoch:
         slice_ = target
     return _same_fraction(before, replace(holding, counter=counters.resize(held, slice_)), now)
+
+
+def _in_proportion(moves: Iterable[Move], spare: int) -> int:
+    """Units to give up by who had `spare` before the first of them was given up."""
+    return sum(-(-spare * move.amount // move.believed) if spare < move.believed else move.amount for move in moves)
 
 
 def refuse_contradiction(holding: Holding | None, allocation: Allocation, revision: int, me: Region) -> None:

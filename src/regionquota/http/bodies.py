@@ -5,7 +5,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, MAX_IDENTIFIER_BYTES
+from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, MAX_IDENTIFIER_BYTES, MAX_WEIGHT
+from regionquota.core.region_rules import MAX_RULED_REGIONS
 from regionquota.limits import MAX_LIMITS
 
 MAX_REASON_CHARACTERS: Final = 1000
@@ -55,6 +56,7 @@ Reason = Annotated[
 
 Sequence = Annotated[int, Meta(ge=1, le=MAX_AMOUNT, description=f"an integer from 1 to {MAX_AMOUNT}")]
 Percent = Annotated[int, Meta(ge=0, le=100, description="an integer from 0 to 100")]
+Weight = Annotated[int, Meta(ge=0, le=MAX_WEIGHT, description=f"an integer from 0 to {MAX_WEIGHT}")]
 Flag = Annotated[bool, Meta(description="true or false")]
 
 
@@ -141,6 +143,14 @@ class MeterBody(Struct, forbid_unknown_fields=True, frozen=True):
     scope: Identifier = GLOBAL_SCOPE
 
 
+class RegionRulesBody(Struct, forbid_unknown_fields=True, frozen=True):
+    """What is left out stays as it is; null takes it away. A `weight` that was taken away is that of the region."""
+
+    weight: Weight | UnsetType | None = UNSET
+    floor: Limit | UnsetType | None = UNSET
+    cap: Limit | UnsetType | None = UNSET
+
+
 class PolicyBody(Struct, forbid_unknown_fields=True, frozen=True):
     """What is left out stays as it is; null takes a bound away."""
 
@@ -160,6 +170,17 @@ class PolicyBody(Struct, forbid_unknown_fields=True, frozen=True):
     guarantee: Limit | UnsetType = UNSET
     normal_fill_percent: Percent | UnsetType = UNSET
     low_fill_percent: Percent | UnsetType = UNSET
+    regions: (
+        Annotated[
+            dict[str, RegionRulesBody | None],
+            Meta(
+                max_length=MAX_RULED_REGIONS,
+                description=f"an object with rules (weight, floor, cap) for up to {MAX_RULED_REGIONS} regions, by name",
+            ),
+        ]
+        | UnsetType
+        | None
+    ) = UNSET
 
 
 class LimitBody(PolicyBody, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -47,6 +47,9 @@ def _check_identifiers(body: Struct, prefix: str) -> None:
         value = getattr(body, name)
         if isinstance(value, str) and name not in _FREE_TEXT:
             check_identifier(prefix + name, value)
+        elif isinstance(value, dict):
+            for key in value:
+                check_identifier(prefix + name, key)
         elif isinstance(value, list):
             for place, one in enumerate(value):
                 if isinstance(one, Struct):
@@ -118,7 +121,8 @@ def _explain(message: str, raw: bytes, kind: type[Struct]) -> InvalidRequest:
         hint = f"did you mean {near[0]}?" if near else "known are " + (", ".join(fields) or "none")
         return InvalidRequest(name[:SHOWN], f"unknown field {_show(name)}: {hint}")
     if path:
-        return InvalidRequest(path, f"{path} must be {describe(_type_at(kind, path))}{_got(raw, path)}")
+        name, got = _found(raw, kind, path)
+        return InvalidRequest(name, f"{name} must be {describe(_type_at(kind, path))}{got}")
     return InvalidRequest("body", "the body must be a JSON object")
 
 
@@ -148,20 +152,40 @@ def _struct_of(kind: Any) -> type[Struct]:
 
 
 def _element_of(kind: Any) -> Any:
-    if get_origin(kind) is Annotated:
-        return _element_of(get_args(kind)[0])
-    return get_args(kind)[0]
+    """Of a list, or of an object whose names are the caller's."""
+    if get_origin(kind) in (list, dict):
+        return get_args(kind)[-1]
+    return next(_element_of(one) for one in get_args(kind) if get_args(one))
 
 
-def _got(raw: bytes, path: str) -> str:
+def _found(raw: bytes, kind: Any, path: str) -> tuple[str, str]:
+    """What to call the place `path`, and what stands there, if that is certain.
+
+    msgspec says [...] for whichever element it is. Of an object it is the first that does not fit.
+    """
+    name = ""
     try:
         value = msgspec.json.decode(raw)
-        # msgspec says [...] for whichever element it is: then there is nothing certain to show.
         for step in _steps(path):
-            value = value[int(step[1:-1])] if step.startswith("[") else value[step]
-        return f", got {_show(value)}"
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, LookupError, TypeError):
-        return ""  # the first mistake need not be the worst
+            if step == "[...]" and isinstance(value, dict):
+                kind = _element_of(kind)
+                key = next(key for key, one in value.items() if not _fits(one, kind))
+                name, value = f"{name}.{key}", value[key]
+            elif step.startswith("["):
+                kind, name, value = _element_of(kind), name + step, value[int(step[1:-1])]
+            else:
+                kind, name, value = _hints(_struct_of(kind))[step], f"{name}.{step}", value[step]
+        return name.removeprefix("."), f", got {_show(value)}"
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, LookupError, TypeError, StopIteration):
+        return path, ""  # the first mistake need not be the worst
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _show(value: Any) -> str:

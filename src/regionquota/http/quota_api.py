@@ -1,6 +1,7 @@
 """Quotas over HTTP: what a tenant has and uses, and its limits."""
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +17,7 @@ from regionquota.core.quota import GLOBAL_SCOPE, Kind, QuotaKey, Region
 from regionquota.core.slice import Holding, at
 from regionquota.errors import InvalidRequest
 from regionquota.http import answers, problems
-from regionquota.http.bodies import LimitBody, LimitsBody, PolicyBody
+from regionquota.http.bodies import LimitBody, LimitsBody, PolicyBody, RegionRulesBody
 from regionquota.http.decoding import asked, decode, named, write_time
 from regionquota.http.problems import Answer
 from regionquota.limits import LimitWord
@@ -110,6 +111,8 @@ def limit_word(tenant: str, resource: str, body: LimitBody) -> LimitWord:
     changes = {_RENAMED.get(name, name): value for name, value in given.items() if value is not UNSET}
     if "enforcement" in changes:
         changes["enforcement"] = Enforcement(changes["enforcement"])
+    if body.regions:
+        changes["regions"] = {region: None if said is None else _said(said) for region, said in body.regions.items()}
     return LimitWord(
         QuotaKey(tenant, resource, body.scope),
         source,
@@ -120,6 +123,10 @@ def limit_word(tenant: str, resource: str, body: LimitBody) -> LimitWord:
 
 
 _RENAMED: Final = {"max_single_amount": "max_single"}
+
+
+def _said(rules: RegionRulesBody) -> Mapping[str, int | None]:
+    return {name: value for name in rules.__struct_fields__ if (value := getattr(rules, name)) is not UNSET}
 
 
 def _unused_here(stored: Stored, now: float) -> Holding:

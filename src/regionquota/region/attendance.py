@@ -1,7 +1,7 @@
 """Keeps this server's sign of life and its demand report in etcd, and knows what has been said of its region."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -49,6 +49,7 @@ class Attendance:
         self._announced: int | None = None
         self._reported: list[Demand] | None = None
         self._record: RegionRecord | None = None
+        self._records: Mapping[Region, StoredRegion] | None = None
         self._holdings: dict[QuotaKey, Holding] = {}
         self._looked_at: float | None = None
         self._looked_to: QuotaKey | None = None
@@ -61,7 +62,12 @@ class Attendance:
     def may_claim(self) -> bool:
         """True also before the record was first read: a claim is safe at any time, it is only a waste if frozen."""
         record = self._record
-        return record is None or (record.frozen is None and record.status is RegionStatus.ACTIVE)
+        return record is None or _takes_part(record)
+
+    def takes_part(self, region: Region) -> bool:
+        """Whether anything can be given to `region`, as last read; True also before that."""
+        records = self._records
+        return records is None or (region in records and _takes_part(records[region].record))
 
     async def attend(self) -> None:
         """Prolong the sign of life; after a freeze, re-read all allocations and say up to which revision."""
@@ -71,7 +77,8 @@ class Attendance:
         if self._session is None:
             self._session = await self._directory.open_session(self._ttl_s)
             self._announced = self._reported = None
-        stored = (await self._directory.regions()).get(self._me)
+        self._records = await self._directory.regions()
+        stored = self._records.get(self._me)
         self._record = None if stored is None else stored.record
         if self._follower.synchronised == 0 or _is_frozen_since(stored, self._follower.synchronised):
             await self._follower.relist()
@@ -156,6 +163,10 @@ class Attendance:
         if created is None:
             raise EtcdUnavailable(f"the record of region {self._me} was written but cannot be read")
         return created.record
+
+
+def _takes_part(record: RegionRecord) -> bool:
+    return record.frozen is None and record.status is RegionStatus.ACTIVE
 
 
 def _is_frozen_since(stored: StoredRegion | None, synchronised: int) -> bool:

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from regionquota.core.floors_and_caps import TakesPart, room_below_cap, within_reach
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable, Unavailable, WentBackwards
@@ -38,8 +39,9 @@ class _Wish(NamedTuple):
 
 
 class Claims:
-    """`allowed` says whether this region may claim now: not while it is frozen or draining. `on_lack` hears of what is
-    wanted and not in the pool, and of the units that are available here all the same.
+    """`allowed` says whether this region may claim now: not while it is frozen or draining; `takes_part` whether the
+    floor of another one holds anything back. `on_lack` hears of what is wanted and not in the pool, and of the units
+    that are available here all the same.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Claims:
         share: float,
         join_timeout_s: float,
         allowed: Callable[[], bool],
+        takes_part: TakesPart = lambda _: True,
         on_claim: Callable[[int], None] = lambda _: None,
         on_lack: Callable[[QuotaKey, int], None] = lambda _key, _available: None,
     ) -> None:
@@ -64,6 +67,7 @@ class Claims:
         self._share = share
         self._join_timeout_s = join_timeout_s
         self._allowed = allowed
+        self._takes_part = takes_part
         self._on_claim = on_claim
         self._on_lack = on_lack
         self._short: dict[QuotaKey, _Wish] = {}
@@ -77,9 +81,8 @@ class Claims:
         """Ask for `units` more of `key` in the background; `lacking` of them were denied to somebody."""
         if not self._allowed():
             return
-        if self._pool_of(key) <= 0:
-            if not self._is_help_under_way(key):
-                self._on_lack(key, available)
+        if self._within_reach(key) <= 0:
+            self._cry(key, available)
             return
         known = self._short.get(key, _Wish())
         self._short[key] = _Wish(
@@ -96,13 +99,13 @@ class Claims:
 
         async def one(key: QuotaKey) -> None:
             wish = wanted[key]
-            enough = wish.units if wish.units <= self._pool_of(key) else 1
+            enough = wish.units if wish.units <= self._within_reach(key) else 1
             try:
                 got, _ = await self._claim(key, wish.units, enough=enough, lacking=wish.lacking)
             except Unavailable as error:
                 failures.append(error)
                 return
-            if got < wish.units and self._pool_of(key) < wish.units - got:
+            if got < wish.units and self._within_reach(key) < wish.units - got and not self._is_full(key):
                 self._on_lack(key, wish.available + got)
 
         await each([key for key, wish in wanted.items() if not self._cries_first(key, wish)], one, PARALLEL)
@@ -114,7 +117,7 @@ class Claims:
 
         A claim meanwhile would be in its way. It is made if nobody hears: perhaps there is no coordinator.
         """
-        if wish.lacking <= max(0, self._pool_of(key)):
+        if wish.lacking <= self._within_reach(key):
             return False
         known, now = self._follower.known(key), self._clock.now()
         revision = 0 if known is None else known.revision
@@ -124,9 +127,17 @@ class Claims:
         if len(self._cried) >= MAX_CRIED:
             self._cried.clear()
         self._cried[key] = revision, now
-        if not self._is_help_under_way(key):
-            self._on_lack(key, 0)
+        self._cry(key, 0)
         return True
+
+    def _cry(self, key: QuotaKey, available: int) -> None:
+        if not self._is_help_under_way(key) and not self._is_full(key):
+            self._on_lack(key, available)
+
+    def _is_full(self, key: QuotaKey) -> bool:
+        """Owns all that it may of a quota that has a cap here: nobody can help."""
+        stored = self._follower.known(key)
+        return stored is not None and stored.allocation is not None and not room_below_cap(stored.allocation, self._me)
 
     def _is_help_under_way(self, key: QuotaKey) -> bool:
         stored = self._follower.known(key)
@@ -157,12 +168,12 @@ class Claims:
 
     async def _join(self, key: QuotaKey, amount: int) -> Holding | None:
         _, step = await self._claim(key, MAX_AMOUNT, enough=amount)
-        if step.held is None and step.allocation is None:
-            holding = await self._store.holding(key)  # another process of this region may be ahead
-            if holding is None:
-                self._remember_unknown(key)
-            return holding
-        return step.held
+        if step.held is not None:
+            return step.held
+        holding = await self._store.holding(key)  # another process of this region may be ahead
+        if holding is None and step.allocation is None:
+            self._remember_unknown(key)
+        return holding
 
     async def _claim(self, key: QuotaKey, units: int, *, enough: int, lacking: int = 0) -> tuple[int, Step]:
         """Claim up to `units`, again while that brought less than `enough` and the pool has any left."""
@@ -184,6 +195,7 @@ class Claims:
                     share=self._share,
                     now=self._clock.now(),
                     lacking=lacking - total,
+                    takes_part=self._takes_part,
                 )
             except WentBackwards as error:
                 self._follower.on_backwards(str(error))
@@ -191,17 +203,19 @@ class Claims:
             total += got
             if step.allocation is not None:
                 self._follower.note(Stored(key, step.revision, step.allocation), step)
-            pool = step.allocation.pool if step.allocation is not None else 0
-            if total >= enough or pool <= 0 or not allowed:
+            left = within_reach(step.allocation, self._me, self._takes_part) if step.allocation is not None else 0
+            if total >= enough or left <= 0 or not allowed:
                 break
         if allowed:
             self._on_claim(total)
         return total, step
 
-    def _pool_of(self, key: QuotaKey) -> int:
-        """As last heard of."""
+    def _within_reach(self, key: QuotaKey) -> int:
+        """Of the pool, as last heard of."""
         stored = self._follower.known(key)
-        return 0 if stored is None or stored.allocation is None else stored.allocation.pool
+        if stored is None or stored.allocation is None:
+            return 0
+        return within_reach(stored.allocation, self._me, self._takes_part)
 
     def _remember_unknown(self, key: QuotaKey) -> None:
         if len(self._unknown_until) >= MAX_UNKNOWN:

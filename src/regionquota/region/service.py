@@ -38,8 +38,8 @@ from regionquota.core.quota import QuotaKey, bucket_of
 from regionquota.core.reservation import Reservation, State
 from regionquota.core.slice import Holding
 from regionquota.errors import InvalidRequest, Unavailable
-from regionquota.limits import LimitWord, put_limits, remove_quota
-from regionquota.ports import AllocationStore, Backlog, Clock, RegionStore, Stored
+from regionquota.limits import LimitWord, put_limits, refuse_unknown_regions, remove_quota
+from regionquota.ports import AllocationStore, Backlog, Clock, Directory, RegionStore, Stored
 from regionquota.region.budgets import Budgets
 from regionquota.region.claims import Claims
 from regionquota.region.demand import DemandMeter
@@ -83,6 +83,7 @@ class RegionService:
         submit: Submit,
         store: RegionStore,
         allocations: AllocationStore,
+        directory: Directory,
         follower: Follower,
         claims: Claims,
         meter: DemandMeter,
@@ -98,6 +99,7 @@ class RegionService:
         self._submit = submit
         self._store = store
         self._allocations = allocations
+        self._directory = directory
         self._follower = follower
         self._claims = claims
         self._meter = meter
@@ -251,6 +253,7 @@ class RegionService:
 
     async def set_limits(self, words: Sequence[LimitWord]) -> Sequence[tuple[int, Allocation]]:
         """As `put_limits`; this server knows of it at once, the others when their watch tells them."""
+        await refuse_unknown_regions(self._directory, words)
         done = await put_limits(self._allocations, words)
         for word, (revision, allocation) in zip(words, done, strict=True):
             await self._take(Stored(word.key, revision, allocation))

@@ -15,6 +15,7 @@ from regionquota.core.allocation import (
     new_allocation,
 )
 from regionquota.core.commands import Pledge
+from regionquota.core.floors_and_caps import TakesPart, free_for, room_below_cap
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import WentBackwards
@@ -100,18 +101,21 @@ async def claim(
     share: float,
     now: float,
     lacking: int = 0,
+    takes_part: TakesPart = lambda _: True,
 ) -> tuple[int, Step]:
     """Move up to `wanted` units from the pool to this region; returns how many it got, possibly 0.
 
-    At most `share` (0 .. 1) of the pool, rounded up, or what is `lacking` to somebody if that is more. Loses to a
-    concurrent change rather than repeating itself. Raises `WentBackwards` for a document older than what was carried
-    out before it was read: its pool is others' by now.
+    At most `share` (0 .. 1) of the pool, rounded up, or what is `lacking` to somebody if that is more; of a quota with
+    floors, of what is free of it; and up to its cap. Loses to a concurrent change rather than repeating itself. Raises
+    `WentBackwards` for a document older than what was carried out before it was read: its pool is others' by now.
+    `held` None with an allocation: that was overtaken here by a newer one, ask again.
     """
     revision, allocation = await refuse_older(key, me, allocations, region)
     if allocation is None:
         return 0, Step(None, settled=True)
-    pool = max(allocation.pool, 0)
-    amount = min(wanted, pool, max(lacking, math.ceil(pool * share)))  # a float may round a large pool up
+    free = free_for(allocation, me, takes_part)
+    fair = max(lacking, math.ceil(free * share))
+    amount = min(wanted, free, room_below_cap(allocation, me), fair)  # a float may round a large pool up
     stored = Stored(key, revision, allocation)
     if amount > 0:
         changed = grant(allocation, {me: amount})
@@ -120,4 +124,7 @@ async def claim(
             amount = 0
         else:
             stored = Stored(key, written, changed)
-    return amount, await carry_out(stored, me, allocations, region, now)
+    step = await carry_out(stored, me, allocations, region, now)
+    if step.held is None:
+        step = replace(step, revision=stored.revision, allocation=stored.allocation)
+    return amount, step

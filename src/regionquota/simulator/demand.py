@@ -63,6 +63,8 @@ def workload(scenario: Scenario, directory: Path, assumed: Sequence[str] = ()) -
     limit = scenario.quota.limit
     if limit is None:
         limit = round(scenario.quota.limit_factor * total / bins)
+    if (floors := sum(rules.floor for rules in scenario.quota.regions.values())) > limit:
+        raise InvalidRequest("quota", f"quota.regions: the floors add up to {floors:,}, above the limit {limit:,}")
     happened = happenings(scenario, regions, bins * demand.bin_s)
     asked = [request for request in requests if not is_down(happened, request.region, request.at)]
     return Workload(regions, asked, limit, demand.bin_s, bins, happened, (*notes, *assumed))

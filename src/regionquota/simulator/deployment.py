@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.urgent import Cries
@@ -63,6 +65,7 @@ class Deployment:
         quota = self._scenario.quota
         policy = {
             "period": self._period,
+            "regions": {name: msgspec.structs.asdict(rules) for name, rules in quota.regions.items()},
             "normal_fill_percent": quota.normal_fill_percent,
             "low_fill_percent": quota.low_fill_percent,
         }

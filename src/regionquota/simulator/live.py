@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from regionquota.core.quota import Region
@@ -20,7 +20,9 @@ LONGEST_S: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """One consumable quota of a running deployment. `rates` are the units per second that each region is asked for."""
+    """One consumable quota of a running deployment. `rates` are the units per second that each region is asked for;
+    `rules` are the quota's for single regions: weight, floor, cap.
+    """
 
     name: str
     period: str
@@ -29,6 +31,7 @@ class Live:
     weights: Mapping[Region, int]
     rates: Mapping[Region, float]
     watched_s: float
+    rules: Mapping[Region, Mapping[str, int | None]] = field(default_factory=dict)
 
 
 def parse_duration(text: str) -> float:
@@ -67,10 +70,19 @@ def scenario_of(live: Live, cut: Region | None, for_s: float) -> tuple[dict[str,
         "quota": {
             "limit": live.limit // each,
             "slices": {name: live.slices.get(name, 0) // each for name in regions},
+            "regions": {name: _rules(rules, live, each) for name, rules in live.rules.items() if name in regions},
         },
         "events": [] if cut is None else [event],
     }  # fmt: skip
     return plain, _assumed(live, each)
+
+
+def _rules(rules: Mapping[str, int | None], live: Live, each: int) -> dict[str, int | None]:
+    """Floors above a limit that was lowered since are scaled down, as the planner does."""
+    floors = sum(one["floor"] or 0 for one in live.rules.values())
+    floor, cap = rules["floor"] or 0, rules["cap"]
+    fitting = floor if floors <= live.limit else live.limit * floor // floors
+    return {"weight": rules["weight"], "floor": fitting // each, "cap": None if cap is None else cap // each}
 
 
 def _assumed(live: Live, each: int) -> Sequence[str]:

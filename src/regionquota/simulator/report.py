@@ -113,7 +113,8 @@ def false_denials_by_bin(outcome: Outcome, oracle: Outcome, bins: int) -> list[i
 def _figures(
     scenario: Scenario, work: Workload, asked: Sequence[Sequence[int]], outcome: Outcome, oracle: Outcome
 ) -> Figures:
-    weights = [part.weight for part in scenario.regions.values()]
+    own = {name: rules.weight for name, rules in scenario.quota.regions.items() if rules.weight is not None}
+    weights = [own.get(name, part.weight) for name, part in scenario.regions.items()]
     return Figures(
         admitted=outcome.admitted,
         admitted_of_oracle=_share(outcome.within_limit, oracle.within_limit),

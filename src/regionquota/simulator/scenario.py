@@ -58,9 +58,18 @@ class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     bin_s: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
 
 
+class RulesPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Of the quota, for one region. Left out: the weight of the region, no floor, no cap."""
+
+    weight: Annotated[int, Meta(ge=0, le=MAX_WEIGHT)] | None = None
+    floor: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] = 0
+    cap: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] | None = None
+
+
 class QuotaPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The limit of each bin: so many units, or so many times the mean demand of all regions. `slices`: who holds how
-    much of it in the beginning; left out, nobody has used the quota yet. The percents are those of its policy.
+    much of it in the beginning; left out, nobody has used the quota yet. The percents are those of its policy;
+    `regions`: its rules for single regions.
     """
 
     limit: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] | None = None
@@ -68,6 +77,7 @@ class QuotaPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     slices: dict[Region, Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]] = msgspec.field(default_factory=dict)
     normal_fill_percent: Percent = 100
     low_fill_percent: Percent = 100
+    regions: dict[Region, RulesPart] = msgspec.field(default_factory=dict)
 
 
 class CoordinatorPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -164,16 +174,20 @@ def checked(plain: object, where: str) -> Scenario:
     if sum(one is not None for one in (demand.trace, demand.requests, demand.shape, demand.rates)) != 1:
         raise InvalidRequest("scenario", f"{where}: demand takes one of trace, requests, shape and rates")
     for field, named in (
-        ("demand.rates", demand.rates or {}),
-        ("demand.high", share_by_region(demand.high, ())),
-        ("demand.low", share_by_region(demand.low, ())),
-        ("quota.slices", scenario.quota.slices),
+        ("demand.rates", (demand.rates or {}).keys()),
+        ("demand.high", share_by_region(demand.high, ()).keys()),
+        ("demand.low", share_by_region(demand.low, ()).keys()),
+        ("quota.slices", scenario.quota.slices.keys()),
+        ("quota.regions", scenario.quota.regions.keys()),
     ):
-        if strangers := named.keys() - scenario.regions.keys():
+        if strangers := named - scenario.regions.keys():
             raise InvalidRequest("scenario", f"{where}: {field} names {min(strangers)}, which is no region here")
     _check_priorities(scenario, where)
     if sum(scenario.quota.slices.values()) > (scenario.quota.limit or 0):
         raise InvalidRequest("scenario", f"{where}: quota.slices must not add up to more than quota.limit")
+    for name, rules in scenario.quota.regions.items():
+        if rules.cap is not None and rules.floor > rules.cap:
+            raise InvalidRequest("scenario", f"{where}: quota.regions.{name}: the floor must not be above the cap")
     if not scenario.regions and demand.trace is None:
         raise InvalidRequest("scenario", f"{where}: regions is missing: only a trace names regions by its columns")
     for number, event in enumerate(scenario.events):

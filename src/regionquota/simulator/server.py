@@ -73,6 +73,7 @@ def start_server(
         name, far, store, follower, clock,
         share=settings.claim_share, join_timeout_s=settings.timeout_s * pace,
         allowed=attendance.may_claim if fast_paths else lambda: False,
+        takes_part=attendance.takes_part,
         on_lack=urgency.run_short if fast_paths else lambda _key, _available: None,
     )  # fmt: skip
 
@@ -84,7 +85,7 @@ def start_server(
         room.made(key)
 
     service = RegionService(
-        submit, store, far, follower, claims, meter, clock,
+        submit, store, far, far, follower, claims, meter, clock,
         budgets=Budgets(name, follower.policy_of), overdue=SweepOnDemand(store, clock, _SWEPT_AT_ONCE, freed),
         room=room, freed=freed, suspended=lambda _: None, low_water=settings.low_water,
     )  # fmt: skip

@@ -6,7 +6,7 @@ which older releases refuse to read.
 """
 
 from collections.abc import Container, Iterator, Sequence
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -54,6 +54,7 @@ class _Move(msgspec.Struct, rename={"source": "from", "target": "to"}):
     target: Name | None
     amount: Units
     requested_at: float = 0.0
+    believed: Units = 0
 
 
 class _Retired(msgspec.Struct, omit_defaults=True):
@@ -191,11 +192,23 @@ def encode_allocation(allocation: Allocation) -> bytes:
         retired={name: _Retired(gone.units, gone.epoch, gone.unknown) for name, gone in allocation.retired.items()}
         or 0,
         slices=dict(allocation.slices),
-        moves=[_Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in allocation.moves],
+        moves=[
+            _Move(move.id, move.source, move.target, move.amount, move.requested_at, move.believed)
+            for move in allocation.moves
+        ],
         epoch=allocation.epoch,
-        policy=allocation.policy,
+        policy=policy_out(allocation.policy),
     )
     return _encoder.encode(document)
+
+
+def policy_out(policy: QuotaPolicy) -> Any:
+    """To be encoded in its place: without rules for regions it is written as before there were any."""
+    if policy.regions:
+        return policy
+    plain = msgspec.to_builtins(policy)
+    del plain["regions"]
+    return plain
 
 
 def decode_allocation(key: bytes, raw: bytes) -> Allocation:
@@ -212,7 +225,10 @@ def decode_allocation(key: bytes, raw: bytes) -> Allocation:
                 name: Retired(gone.units, gone.epoch, gone.unknown) for name, gone in (document.retired or {}).items()
             },
             slices=document.slices,
-            moves=[Move(move.id, move.source, move.target, move.amount, move.requested_at) for move in document.moves],
+            moves=[
+                Move(move.id, move.source, move.target, move.amount, move.requested_at, move.believed)
+                for move in document.moves
+            ],
             epoch=document.epoch,
             policy=document.policy,
         )

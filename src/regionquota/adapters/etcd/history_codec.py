@@ -17,6 +17,7 @@ from regionquota.adapters.etcd.codec import (
     Units,
     check_owner,
     decode,
+    policy_out,
 )
 from regionquota.core.history import History, Phase, Standing
 from regionquota.core.policy import QuotaPolicy
@@ -137,7 +138,7 @@ def owner_of(key: bytes) -> bytes:
 def _row(one: Stated) -> _Stated:
     key = one.key
     return _Stated(
-        key.tenant, key.resource, key.scope, one.kind, one.limit, one.unlimited, one.policy,
+        key.tenant, key.resource, key.scope, one.kind, one.limit, one.unlimited, policy_out(one.policy),
         one.revision, one.epoch, one.slice, one.in_use,
     )  # fmt: skip
 

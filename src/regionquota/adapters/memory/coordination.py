@@ -124,16 +124,17 @@ class MemoryCoordination:
         self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
     ) -> int | None:
         self._end_expired()
-        return await self.swap_all([(key, revision, allocation)]) if self._holds(fence) else None
+        return await self.swap_all(((key, revision, allocation),)) if self._holds(fence) else None
 
     async def swap_all(self, changes: Sequence[tuple[QuotaKey, int, Allocation]]) -> int | None:
         self._end_expired()
-        if any(revision != self._revision_of(key) for key, revision, _ in changes):
-            return None
+        for key, revision, _ in changes:
+            if revision != self._revision_of(key):
+                return None
         written = self._next_revision()
         for key, _, allocation in changes:
-            self._allocations[key] = Stored(key, written, allocation)
-            self._history.append(self._allocations[key])
+            self._allocations[key] = stored = Stored(key, written, allocation)
+            self._history.append(stored)
         self._wake()
         return written
 
@@ -213,7 +214,9 @@ class MemoryCoordination:
 
     async def demand(self, buckets: Container[int] = ALL_BUCKETS) -> Sequence[tuple[Region, Demand]]:
         self._end_expired()
-        words = ((region, word) for (region, _), leased in self._demands.items() for word in leased.value)
+        words = [(region, word) for (region, _), leased in self._demands.items() for word in leased.value]
+        if buckets == ALL_BUCKETS:
+            return words
         return [(region, word) for region, word in words if bucket_of(word.key.tenant) in buckets]
 
     async def cry(self, session: Session, cry: Cry) -> None:
@@ -315,7 +318,9 @@ class MemoryCoordination:
             raise EtcdUnavailable("the session is gone: open another")
 
     def _holds(self, fence: Fence | None) -> bool:
-        return fence is None or any(fence == _fence(at, one.value) for at, one in self._leaders.items())
+        return fence is None or fence in [
+            _fence(at, one.value) for at, one in self._leaders.items() if one.value.since == fence.create_revision
+        ]
 
     def _revision_of(self, key: QuotaKey) -> int:
         known = self._allocations.get(key)

@@ -48,12 +48,7 @@ def _spent_nothing(allocation: Allocation, region: Region, now: float) -> Alloca
         return gone
     freed = gone.retired[region].units
     others = {name: one for name, one in gone.retired.items() if name != region}
-    return _replace(gone, retired=others, pool=gone.pool + freed)
-
-
-def _replace(allocation: Allocation, **changes: Any) -> Allocation:
-    values = {name: getattr(allocation, name) for name in Allocation.__dataclass_fields__}
-    return Allocation(**{**values, **changes})
+    return replace(gone, retired=others, pool=gone.pool + freed)
 
 
 async def _wait_for_nobody(*args: Any) -> Any:

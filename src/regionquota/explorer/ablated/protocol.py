@@ -1,10 +1,10 @@
 """Safeguards of the allocation protocol, of the coordinators and of time."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from copy import copy
 from typing import Any, Final
 
-from msgspec.structs import replace as replace_struct
+from msgspec.structs import force_setattr, replace
 
 from regionquota import limits
 from regionquota.adapters.memory.coordination import MemoryCoordination
@@ -23,7 +23,7 @@ from regionquota.region.steps import Step, carry_out, claim
 
 
 def _any_revision(holding: Holding | None, key: QuotaKey, allocation: Allocation, revision: int, *rest: Any) -> Any:
-    return apply(None if holding is None else replace_struct(holding, revision=0), key, allocation, revision, *rest)
+    return apply(None if holding is None else replace(holding, revision=0), key, allocation, revision, *rest)
 
 
 def _any_epoch(holding: Holding | None, key: QuotaKey, allocation: Allocation, *rest: Any) -> Holding | None:
@@ -49,8 +49,8 @@ def _whatever_is_spent(
     if changed.slice <= target:
         return changed
     held = changed.counter
-    spent = replace_struct(held, slice=target, available=target - held.in_use + held.overdraft_issued)
-    return replace_struct(changed, counter=spent)
+    spent = replace(held, slice=target, available=target - held.in_use + held.overdraft_issued)
+    return replace(changed, counter=spent)
 
 
 async def _blind_swap(
@@ -99,10 +99,8 @@ def _grant_more(allocation: Allocation, amounts: Mapping[Region, int]) -> Alloca
     """A unit more than the pool pays for."""
     first = next(iter(amounts))
     granted = grant(allocation, amounts)
-    held = dict(granted.slices) | {first: granted.slice_of(first) + 1}
-    made = object.__new__(Allocation)
-    for name in Allocation.__dataclass_fields__:
-        object.__setattr__(made, name, held if name == "slices" else getattr(granted, name))
+    made = copy(granted)
+    force_setattr(made, "slices", dict(granted.slices) | {first: granted.slice_of(first) + 1})
     return made
 
 
@@ -126,24 +124,24 @@ def _any_version(allocation: Allocation, source: Any, limit: Any, *rest: Any, **
     elif allocation.override is not None:
         allocation = replace(allocation, override=replace(allocation.override, version=-1))
     changed = set_limit(allocation, source, forgotten, *rest, **more)
-    return replace(changed, plan=limit) if source == "PLAN" else replace(changed, override=limit)
+    return replace(changed, **{"plan" if source == "PLAN" else "override": limit})
 
 
-def _keep_moves(allocation: Allocation, _moves: Any) -> Allocation:
-    return allocation
+def _keep_moves(allocation: Allocation, amounts: Mapping[Region, int], _moves: Any) -> Allocation:
+    return grant(allocation, amounts) if amounts else allocation
 
 
 def _epoch_by_the_clock(holding: Holding, now: float) -> Holding:
     epoch = epoch_of(holding.kind, now, holding.policy.calendar)
     if epoch == holding.epoch:
         return holding
-    return replace_struct(holding, epoch=epoch, counter=Counter(slice=holding.slice, available=holding.slice))
+    return replace(holding, epoch=epoch, counter=Counter(slice=holding.slice, available=holding.slice))
 
 
 def _leak_both_ways(holding: Holding, now: float) -> Holding:
     instant = int(now * slices.MICROSECONDS)
     if holding.kind is Kind.RATE and instant < holding.leaked_at:
-        return replace_struct(holding, leaked_at=instant)
+        return replace(holding, leaked_at=instant)
     return leak(holding, now)
 
 
@@ -152,7 +150,7 @@ def _full_burst(before: Holding, changed: Holding, now: float) -> Holding:
     used = changed.counter.used
     if changed.kind is not Kind.RATE or not used or before.slice == changed.slice:
         return changed
-    return replace_struct(changed, leaked_at=int(now * slices.MICROSECONDS) - 60 * slices.MICROSECONDS)
+    return replace(changed, leaked_at=int(now * slices.MICROSECONDS) - 60 * slices.MICROSECONDS)
 
 
 ABLATED: Final = (
@@ -199,7 +197,7 @@ ABLATED: Final = (
     (
         "moves-withdrawn",
         "a round withdraws the moves that it no longer wants",
-        (carrying_out, "request_moves", _keep_moves),
+        (carrying_out, "grant_and_request", _keep_moves),
     ),
     ("newest-limit", "a limit's older version does not replace a newer one", (limits, "set_limit", _any_version)),
     ("epoch-never-falls", "a period that ended does not begin again", (slices, "roll_over", _epoch_by_the_clock)),
