@@ -28,7 +28,18 @@ from regionquota.core.demand import Need
 from regionquota.core.filling import Wish, fill
 from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import Plan, PlannedMove, Policy, RegionState, foreseen, plan, sizes, wish_of
+from regionquota.core.rebalancing import (
+    Plan,
+    PlannedMove,
+    Policy,
+    RegionState,
+    foreseen,
+    plan,
+    sizes,
+    totals,
+    wish_of,
+    wishes_of,
+)
 from regionquota.core.relief import relieve
 from regionquota.core.ruling import spread_within, with_floors
 
@@ -90,6 +101,30 @@ def test_a_plan_by_priority_can_be_carried_out_leaves_nothing_to_plan_and_takes_
         assert left >= min(wants[move.source].in_use, known.slice_of(move.source))
     again = plan(after, wants, regions, policy, ROUND_S)
     assert ({}, ()) == (dict(again.grants), tuple(again.moves))
+
+
+@given(
+    allocations(),
+    st.dictionaries(st.sampled_from(REGIONS), graded()),
+    st.dictionaries(st.sampled_from(REGIONS), states),
+    policies,
+    quotas,
+)
+def test_rules_of_regions_bind_whatever_is_denied_at_which_priority(
+    known: Allocation, wants: dict[Region, Need], regions: dict[Region, RegionState], policy: Policy, quota: QuotaPolicy
+) -> None:
+    fills = {name: getattr(quota, name) for name in ("normal_fill_percent", "low_fill_percent")}
+    known = replaced(known, policy=replace(known.policy, **fills))
+    wishes = wishes_of(known, wants, regions, policy, ROUND_S, None)
+    capacity, in_use, _ = totals(known, wishes)
+    floors = sum(max(wish.floor, wish.least) for wish in wishes.values())
+    found = sizes(known, wishes, policy)
+    assert sum(found.values()) <= max(capacity, in_use)
+    for region, size in found.items():
+        wish = wishes[region]
+        assert size <= max(wish.most, wish.least, wish.floor)
+        if in_use < capacity >= floors:
+            assert size >= max(wish.floor, wish.least)
 
 
 @given(
