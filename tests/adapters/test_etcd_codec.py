@@ -91,6 +91,8 @@ policies = st.builds(
     max_overdraft=st.none() | amounts,
     parent=st.none() | names,
     guarantee=amounts,
+    normal_fill_percent=st.integers(50, 100),
+    low_fill_percent=st.integers(0, 50),
     generation=st.integers(1, MAX_AMOUNT),
     regions=st.dictionaries(
         names,
@@ -141,6 +143,15 @@ def test_rules_for_regions_are_this_json() -> None:
     raw = encode_allocation(replace(ALLOCATION, policy=QuotaPolicy(regions=rules)))
     assert raw.endswith(b'"generation":1,"regions":{"eu":{"weight":300,"floor":50,"cap":200},"us":{"cap":0}}}}')
     assert rules == decode_allocation(KEY, raw).policy.regions
+
+
+def test_percents_that_keep_something_for_higher_priorities_are_this_json() -> None:
+    raw = encode_allocation(replace(ALLOCATION, policy=QuotaPolicy(low_fill_percent=80)))
+    assert raw.endswith(b'"generation":1,"low_fill_percent":80}}')
+    assert (100, 80) == (
+        decode_allocation(KEY, raw).policy.normal_fill_percent,
+        decode_allocation(KEY, raw).policy.low_fill_percent,
+    )
 
 
 def altered(**fields: Any) -> bytes:
@@ -211,23 +222,27 @@ def test_a_presence_is_this_json() -> None:
 DEMAND = Demand(
     QuotaKey("acme", "vcpu"),
     slice=10, used=7, reserved=1, granted=3, freed=1, denied=2, seconds=4.5, epoch=24_317, largest=2, at=NOON,
+    denied_high=1, denied_low=1,
 )  # fmt: skip
 
 
 def test_a_report_is_this_json() -> None:
-    raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2]],"at":1781524800.0}'
+    raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2,1,1]],"at":1781524800.0}'
     assert [raw] == list(encode_report("eu", [DEMAND]))
     assert ("eu", [DEMAND]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_columns_of_a_later_release_are_passed_over() -> None:
-    raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2,"more"]],"at":1781524800.0}'
+    raw = (
+        b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2,1,1,"more"]],"at":1781524800.0}'
+    )
     assert ("eu", [DEMAND]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_columns_that_an_earlier_release_does_not_know_have_a_default() -> None:
     raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5]]}'
-    assert ("eu", [replace(DEMAND, epoch=0, largest=0, at=0.0)]) == decode_report(b"demand/eu/host-1/0000", raw)
+    older = replace(DEMAND, epoch=0, largest=0, at=0.0, denied_high=0, denied_low=0)
+    assert ("eu", [older]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_a_report_of_nothing_is_one_part() -> None:

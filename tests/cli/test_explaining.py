@@ -35,6 +35,11 @@ def denied(amount: int, pool: int | None = 0, reason: str = "OVER_LIMIT") -> dic
         (denied(8, pool=17), False, "8 did not fit into 7 of a slice of 9, and the pool held 17"),
         (denied(8, pool=17), True, "and the pool's 17 are out of reach while the region is frozen"),
         (denied(101, pool=17), True, "; it is more than the whole limit 100, so no region can grant it"),
+        (
+            denied(6, reason="KEPT_FOR_HIGHER_PRIORITY") | {"kept": 4, "priority": "normal"},
+            False,
+            "6 asked for at normal priority, but of the 7 available in a slice of 9 4 are kept for higher priority",
+        ),
         (denied(8, reason="IN_DEBT"), False, "the region owes what was used beyond its slice"),
     ],
 )
@@ -54,6 +59,12 @@ def test_a_denial_beside_a_pool_that_is_kept_for_floors_says_so() -> None:
     kept = allocation(100, policy=QuotaPolicy(regions={"eu": RegionRules(floor=50), "us": RegionRules(floor=20)}), us=9)
     said = denial_in_words("us", denied(8, pool=50), kept, is_frozen=False)
     assert said.endswith("and the pool held 50, of which is kept what eu still lacks of a floor")
+
+
+def test_a_denial_names_its_priority_if_it_is_not_the_usual_one() -> None:
+    denial = denied(8) | {"priority": "high", "kept": 0}
+    said = denial_in_words("us", denial, allocation(100, us=9), is_frozen=False)
+    assert said.startswith("us last denied a request of high priority at 2026-06-15T03:00:00Z: 8 did not fit")
 
 
 @pytest.mark.parametrize(

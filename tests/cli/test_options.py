@@ -53,6 +53,7 @@ def refusal(deployment: Path, *arguments: str) -> str:
         (["5", "--period", "year"], "--period"),
         (["5", "--enforcement", "lax"], "--enforcement"),
         (["5", "--enforced-percent", "101"], "--enforced-percent must be an integer from 0 to 100, got 101"),
+        (["5", "--low-fill", "101"], "--low-fill must be an integer from 0 to 100, got 101"),
         (["5", "--enforced-percent", "none"], "--enforced-percent must be an integer from 0 to 100"),
         (["5", "--admission", "ajar"], "--admission"),
         (["5", "--max-single", "0"], "--max-single must be an integer from 1"),

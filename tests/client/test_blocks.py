@@ -48,6 +48,19 @@ async def test_the_last_units_of_a_limit_are_handed_out_and_no_more(client: Clie
     assert (10, 0) == await balances(api, quota)
 
 
+async def test_a_block_of_low_priority_takes_what_such_a_one_may_and_no_more(
+    client: Client, api: Api, quota: str
+) -> None:
+    await api.set_limit(quota, 10, version=2, low_fill_percent=50)
+    async with client.block(quota, "vcpu", 8, priority="low") as block:
+        for _ in range(5):
+            await block.take()
+        with pytest.raises(Denied) as denied:
+            await block.take()
+        assert "KEPT_FOR_HIGHER_PRIORITY" == denied.value.reason
+    assert (5, 0) == await balances(api, quota)
+
+
 async def test_more_than_a_block_may_be_taken_at_once(client: Client, api: Api, quota: str) -> None:
     async with client.block(quota, "vcpu", 2) as block:
         await block.take()

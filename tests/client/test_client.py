@@ -56,6 +56,14 @@ async def test_a_denial_says_why_and_when_to_come_back(client: Client, quota: st
     assert ("OVER_LIMIT", 10.0) == (denied.value.reason, denied.value.retry_after_s)
 
 
+async def test_a_caller_says_how_much_it_matters(client: Client, api: Api, quota: str) -> None:
+    await api.set_limit(quota, 10, version=2, low_fill_percent=50)
+    with pytest.raises(Denied) as denied:
+        await client.reserve(quota, "vcpu", 6, priority="low", request_id="a")
+    assert "KEPT_FOR_HIGHER_PRIORITY" == denied.value.reason
+    assert 6 == (await client.reserve(quota, "vcpu", 6, priority="high", request_id="a")).amount
+
+
 async def test_a_caller_may_wait_for_room(client: Client, quota: str) -> None:
     held = await client.reserve(quota, "vcpu", 10)
     waiting = asyncio.create_task(client.reserve(quota, "vcpu", 1, wait_ms=20_000))

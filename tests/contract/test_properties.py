@@ -17,6 +17,7 @@ from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.commands import (
     Adjusted,
     Denied,
+    DenyReason,
     Forbidden,
     Granted,
     Invalid,
@@ -27,6 +28,7 @@ from regionquota.core.commands import (
     Settled,
 )
 from regionquota.core.entries import EntryKind
+from regionquota.core.policy import Priority
 from regionquota.core.quota import Kind
 from regionquota.core.slice import Holding
 from regionquota.ports import BalanceCheck, RegionStore
@@ -83,13 +85,17 @@ async def test_every_step_of_a_life_keeps_the_equation_and_the_ledgers_explain_i
 
 
 async def test_the_lives_are_worth_living() -> None:
-    """Every kind of answer is given, in lives of every kind, with debt, overage, ended periods and liens."""
-    answers, kinds, seen = set[type](), set[Kind](), set[str]()
+    """Every kind of answer is given, in lives of every kind, with debt, overage, ended periods and liens; what is kept
+    for higher priorities denies requests of both lower ones.
+    """
+    answers, kinds, seen, kept = set[type](), set[Kind](), set[str](), set[Priority]()
     for seed in range(60):
         store, life = MemoryRegionStore("eu"), Life(seed)
         for step in life.steps(STEPS):
             answer = await live(store, step, life.now)
             answers.update(type(one) for one in answer) if isinstance(step, Batch) else None
+            denials = [one for one in answer if isinstance(one, Denied)] if isinstance(step, Batch) else []
+            kept.update(one.priority for one in denials if one.reason is DenyReason.KEPT_FOR_HIGHER_PRIORITY)
             holdings = await store.holdings()
             kinds.update(held.kind for held in holdings)
             seen.update(name for held in holdings for name in ("debt", "overage") if getattr(held.counter, name))
@@ -109,6 +115,7 @@ async def test_the_lives_are_worth_living() -> None:
         Pledged,
     } <= answers
     assert set(Kind) == kinds
+    assert {Priority.NORMAL, Priority.LOW} == kept
     assert {"debt", "overage", "lien", "ended", *EntryKind} - {EntryKind.RECONCILE} == seen
 
 

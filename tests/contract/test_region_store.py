@@ -146,7 +146,7 @@ async def test_a_denied_reserve_leaves_no_hold(store: RegionStore) -> None:
     before = await store.holding(QUOTA)
     assert before is not None
     (denied,) = await store.transact([reserve(101, name=ONE, request="x")], NOON)
-    assert Denied(DenyReason.OVER_LIMIT, 101, before, free=100) == denied
+    assert Denied(DenyReason.OVER_LIMIT, 101, before, room=100) == denied
     assert before == await store.holding(QUOTA)
     assert await store.reservation_of_request("acme", "x") is None
 

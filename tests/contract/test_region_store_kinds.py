@@ -61,6 +61,8 @@ EVERYTHING = QuotaPolicy(
     parent='a "team"/ü\\',
     guarantee=MAX_AMOUNT,
     generation=12,
+    normal_fill_percent=70,
+    low_fill_percent=0,
 )
 
 

@@ -14,7 +14,7 @@ from regionquota.core.allocation import UNLIMITED, Allocation, Move, Retired, Ve
 from regionquota.core.commands import Adjust, Charge, Command, Commit, Expire, Extend, Outcome, Release, Reserve, Start
 from regionquota.core.counter import Counter
 from regionquota.core.periods import TIMELESS, Epoch
-from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
+from regionquota.core.policy import DEFAULT_POLICY, Priority, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
 from regionquota.core.reservation import Reservation
 from regionquota.core.slice import Holding
@@ -95,10 +95,11 @@ def reserve(
     request: str | None = None,
     ttl: int = 60,
     also: Sequence[Charge] = (),
+    priority: Priority = Priority.NORMAL,
 ) -> Reserve:
-    """The request id is that of `name` unless given; the digest covers what a caller can choose."""
+    """The request id is that of `name` unless given; the digest covers what a caller can choose to hold."""
     digest = " ".join([f"{key} {amount} {ttl}", *(f"{line.key} {line.amount}" for line in also)]).encode()
-    return Reserve(name, key, amount, request or f"request-{name}", digest, ttl, tuple(also))
+    return Reserve(name, key, amount, request or f"request-{name}", digest, ttl, tuple(also), priority)
 
 
 def adjust(

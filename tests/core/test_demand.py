@@ -61,3 +61,10 @@ def test_nobody_is_thought_to_use_more_than_the_slice_nor_less_than_was_said() -
 def test_the_largest_request_of_any_server_counts() -> None:
     words = [("eu", Demand(QUOTA, 1, 0, 0, largest=largest)) for largest in (3, 7, 5)]
     assert 7 == needs(words)[QUOTA]["eu"].largest
+
+
+def test_denials_of_a_priority_become_rates_too_and_never_more_than_all_denials() -> None:
+    one = Demand(QUOTA, slice=100, used=30, reserved=0, denied=8, denied_high=4, denied_low=2, seconds=2.0)
+    two = Demand(QUOTA, slice=100, used=30, reserved=0, denied=4, denied_high=9, denied_low=9, seconds=1.0)
+    need = needs([("eu", one), ("eu", two)])[QUOTA]["eu"]
+    assert (8.0, 6.0, 1.0) == (need.denied, need.denied_high, need.denied_low)

@@ -25,6 +25,8 @@ needs = st.builds(
     growth=st.floats(-100, 100, width=32),
     denied=st.floats(0, 100, width=32),
     seconds=st.floats(0, 3600) | st.just(math.inf),
+    denied_high=st.just(0.0),
+    denied_low=st.just(0.0),
 )
 states = st.builds(
     RegionState, weight=st.sampled_from([0, 1, 100, 10_000_000]), frozen=st.booleans(), draining=st.booleans()

@@ -12,7 +12,7 @@ from tests.core.builders import adjust, allocation, at, move, reservation_name, 
 from regionquota.core.allocation import Allocation
 from regionquota.core.commands import Charge, Command, Commit, Expire, Extend, Meter, Pledge, Release, Start
 from regionquota.core.periods import Calendar, Period, epoch_of
-from regionquota.core.policy import DEFAULT_POLICY, Enforcement, QuotaPolicy, Refill
+from regionquota.core.policy import DEFAULT_POLICY, Enforcement, Priority, QuotaPolicy, Refill
 from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
 from regionquota.region.budgets import Budgets
 
@@ -23,6 +23,9 @@ LIMIT: Final = 1000
 # The shorter of two jumps is far more frequent; a clock may also go back.
 JUMPS: Final = (0.0, 0.5, 1.0, 7.0, 45.0, 61.0, -30.0, -4000.0, 1800.0, 3600.0, 86_400.0, 700_000.0)
 AMOUNTS: Final = (1, 2, 3, 5, 8, 13, 40, 90, MAX_AMOUNT, MAX_AMOUNT // 2)
+
+FILLS: Final = ((100, 100), (100, 80), (100, 33), (90, 50), (67, 67), (100, 0))
+"""What requests of normal and of low priority may fill, in percent."""
 
 _ROOTS: Final[Mapping[str, tuple[Kind, QuotaPolicy]]] = {
     "vcpu": (Kind.ALLOCATED, DEFAULT_POLICY),
@@ -76,7 +79,9 @@ class Life:
             "part": replace(root, parent="project", guarantee=0 if spreadable else self._random.choice([0, 100])),
             "sibling": replace(root, guarantee=0 if spreadable else self._random.choice([0, 50, MAX_AMOUNT])),
         }
-        self.policies = {QuotaKey("acme", resource, scope): policy for scope, policy in named.items()}
+        self.policies = {
+            QuotaKey("acme", resource, scope): replace(policy, **self._fills()) for scope, policy in named.items()
+        }
         self._budgets = Budgets("eu", self.policies.get)
 
     @property
@@ -113,6 +118,7 @@ class Life:
                 admission_open=random.random() < 0.9,
                 max_single=random.choice([None, None, 50]),
                 max_overdraft=random.choice([None, 20]),
+                **self._fills(),
                 generation=policy.generation + 1,
             )
             if policy.refill is not None and random.random() < 0.5:
@@ -126,6 +132,10 @@ class Life:
         if random.random() < 0.1:
             document = unlimited(document)
         return Heard(key, document, next(self._revisions) - (5 if random.random() < 0.1 else 0))
+
+    def _fills(self) -> Mapping[str, int]:
+        normal, low = self._random.choice(FILLS)
+        return {"normal_fill_percent": normal, "low_fill_percent": low}
 
     def _command(self) -> Command:
         random = self._random
@@ -161,8 +171,8 @@ class Life:
         self._lines[name] = (first.key, *(line.key for line in rest))
         # One request in four is a repeat, of the same or of other content.
         request = f"request-{random.randint(1, 12)}" if random.random() < 0.25 else f"of-{name}"
-        ttl = random.choice([1, 10, 60, 4000])
-        return reserve(first.amount, name=name, key=first.key, request=request, ttl=ttl, also=rest)
+        ttl, priority = random.choice([1, 10, 60, 4000]), random.choice(list(Priority))
+        return reserve(first.amount, name=name, key=first.key, request=request, ttl=ttl, also=rest, priority=priority)
 
     def _adjust(self) -> Command:
         key, delta = self._random.choice(self.keys), self._amount() * self._random.choice([1, -1])

@@ -141,4 +141,4 @@ async def test_who_goes_away_is_forgotten() -> None:
     await asyncio.sleep(0)
     waiter.cancel()
     await asyncio.gather(waiter, return_exceptions=True)
-    assert ({}, 0) == (here._waiting, here._count)
+    assert ({}, 0) == (here._waiting, sum(here._ranks))

@@ -5,6 +5,7 @@ from tests.core.builders import NOON, OTHER, QUOTA
 
 from regionquota.core.counter import Counter
 from regionquota.core.demand import Demand
+from regionquota.core.policy import Priority
 from regionquota.core.quota import Kind, QuotaKey
 from regionquota.core.slice import Holding
 from regionquota.region import demand
@@ -70,3 +71,14 @@ def test_the_busiest_are_named_when_not_all_fit(monkeypatch: pytest.MonkeyPatch)
     meter.granted(keys[2], 50)
     words = report(meter, [holding(key, slice_=10_000 if key.resource == "large" else 10) for key in keys], NOON + 1)
     assert ["denied", "busy"] == [word.key.resource for word in words]
+
+
+def test_it_tells_what_of_the_denials_was_asked_for_at_which_priority() -> None:
+    meter = DemandMeter(NOON)
+    for amount, priority in ((1, Priority.HIGH), (2, Priority.HIGH), (10, Priority.NORMAL), (40, Priority.LOW)):
+        meter.denied(QUOTA, amount, priority)
+    (word,) = report(meter, [holding()], NOON + 1)
+    assert (53, 3, 40) == (word.denied, word.denied_high, word.denied_low)
+    meter.denied(QUOTA, 5, Priority.HIGH)
+    (lately,) = meter.so_far([QUOTA], NOON + 2).words([holding()])
+    assert (58, 8, 40) == (lately.denied, lately.denied_high, lately.denied_low)

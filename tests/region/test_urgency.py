@@ -11,8 +11,10 @@ from tests.core.builders import QUOTA, allocation
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.core.demand import Demand
+from regionquota.core.policy import Priority
 from regionquota.core.quota import QuotaKey
 from regionquota.ports import Session
+from regionquota.region import urgency
 from regionquota.region.demand import DemandMeter
 from regionquota.region.urgency import MAX_QUOTAS, Urgency
 from regionquota.urgency_ports import Cry
@@ -145,3 +147,28 @@ async def test_many_quotas_are_cried_in_turns(region: Region) -> None:
         region.urgency.run_short(key, 0)
     assert MAX_QUOTAS == len(await region.words())
     assert 1 == len(await region.words())
+
+
+async def test_a_denial_at_high_priority_does_not_wait_for_the_pause_of_one_at_low(patient: Region) -> None:
+    patient.meter.denied(QUOTA, 3, Priority.LOW)
+    patient.urgency.run_short(QUOTA, 0)
+    assert 1 == len(await patient.words())
+    patient.meter.denied(QUOTA, 3, Priority.LOW)
+    patient.urgency.run_short(QUOTA, 0)
+    assert [] == await patient.words()
+    for amount in (2, 0):
+        patient.meter.denied(QUOTA, amount, Priority.HIGH)
+        patient.urgency.run_short(QUOTA, 0)
+        assert (amount > 0) == bool(await patient.words())
+
+
+async def test_of_more_than_one_cry_holds_the_higher_priority_is_cried_first(
+    region: Region, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(urgency, "MAX_QUOTAS", 1)
+    keys = [QuotaKey("acme", name) for name in ("low", "normal", "high")]
+    for key, priority in zip(keys, (Priority.LOW, Priority.NORMAL, Priority.HIGH), strict=True):
+        await region.store.apply(key, allocation(100, eu=50), 1, region.clock.now())
+        region.meter.denied(key, 1, priority)
+        region.urgency.run_short(key, 0)
+    assert ["high", "normal", "low"] == [word.key.resource for _ in keys for word in await region.words()]

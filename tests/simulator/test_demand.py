@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from tests.simulator.scenarios import scenario, work_of
 
+from regionquota.core.policy import Priority
 from regionquota.errors import InvalidRequest
 from regionquota.simulator.demand import with_regions, workload
 from regionquota.simulator.report import demand_by_bin
@@ -104,3 +105,14 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
     for field in ("trace", "requests"):
         with pytest.raises(InvalidRequest, match=r"none\.csv"):
             work_of(scenario(demand={"shape": None, field: str(tmp_path / "none.csv")}))
+
+
+def test_priorities_are_drawn_in_their_shares_and_change_nothing_else() -> None:
+    plain = work_of(scenario(demand={"mean": 200}))
+    work = work_of(scenario(demand={"mean": 200, "high": 0.1, "low": {"us": 0.5, "ap": 0.9}}))
+    assert [(one.at, one.region) for one in plain.requests] == [(one.at, one.region) for one in work.requests]
+    assert {Priority.NORMAL} == {one.priority for one in plain.requests}
+    for region, shares in enumerate([(0.1, 0.0), (0.1, 0.5), (0.1, 0.9)]):
+        asked = [one.priority for one in work.requests if one.region == region]
+        for priority, share in zip((Priority.HIGH, Priority.LOW), shares, strict=True):
+            assert abs(asked.count(priority) / len(asked) - share) < 0.03

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulator.scenarios import scenario, work_of
 
+from regionquota.core.policy import Priority
 from regionquota.simulator.deployment import period_of
 from regionquota.simulator.outcome import Outcome
 from regionquota.simulator.policies import play
@@ -153,3 +154,20 @@ def test_no_bin_is_ever_admitted_more_than_the_limit(
     assert 0 == outcome.overshoot
     assert all(sum(slices) <= limit for _, slices in outcome.slices)
     assert len(work_of(wanted).requests) == outcome.admitted + outcome.denied
+
+
+def test_batch_work_that_fills_a_quota_leaves_room_for_high_priority_in_every_region() -> None:
+    """In all regions together it fills little more than the four fifths that it may fill of each slice."""
+    asked = {"shape": "flat", "bins": 10, "bin_s": 600, "mean": 120, "low": 0.95, "high": 0.05}
+    wanted = scenario(demand=asked, quota={"limit_factor": 0.5, "low_fill_percent": 80})
+    outcome = ours(wanted)
+    assert 0 == outcome.overshoot
+    for region in range(3):
+        served = outcome.of[Priority.HIGH, region]
+        assert served.admitted > 0.9 * (served.admitted + served.denied)
+    low = sum(units.admitted for (priority, _), units in outcome.of.items() if priority is Priority.LOW)
+    assert low < 0.85 * outcome.limit * 10
+    without = ours(scenario(demand=asked, quota={"limit_factor": 0.5}))
+    assert sum(without.of[Priority.HIGH, region].denied for region in range(3)) > 10 * sum(
+        outcome.of[Priority.HIGH, region].denied for region in range(3)
+    )

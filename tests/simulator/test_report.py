@@ -1,6 +1,7 @@
 import pytest
 from tests.simulator.scenarios import scenario
 
+from regionquota.core.policy import Priority
 from regionquota.simulator.demand import Request, Workload
 from regionquota.simulator.fairness import jain, max_min
 from regionquota.simulator.outcome import Outcome, Transfer
@@ -80,3 +81,18 @@ def test_jains_index_is_one_if_all_got_the_same_part_and_less_if_one_got_all() -
 def test_a_write_that_serves_two_regions_moves_twice() -> None:
     assert 2 == Transfer(0, {"eu": 3}, {"us": 1, "ap": 2}).moves
     assert 1 == Transfer(0, {"eu": 3}, {}).moves
+
+
+def test_what_became_of_each_priority_is_told_where_there_are_several() -> None:
+    low, high = Request(0.0, 0, 3, 2, Priority.LOW), Request(0.0, 2, priority=Priority.HIGH)
+    ours, plain = outcome(), outcome()
+    for request in (low, low, high):
+        ours.admit(0, request)
+    ours.deny(1, low)
+    plain.admit(0, Request(0.0, 1))
+    found = reported(ours, outcome([4, 4, 2])).figures["ours"]
+    assert {
+        "high": {"admitted": 1, "denied": 0, "admitted_by_region": {"ap": 1}, "denied_by_region": {"ap": 0}},
+        "low": {"admitted": 4, "denied": 2, "admitted_by_region": {"eu": 4}, "denied_by_region": {"eu": 2}},
+    } == found.plain()["by_priority"]
+    assert "by_priority" not in reported(plain, outcome([4, 4, 2])).figures["ours"].plain()

@@ -2,8 +2,13 @@
 
 from collections.abc import Sequence
 
+import pytest
+
+from regionquota.core.policy import Priority, QuotaPolicy
 from regionquota.simulator.demand import Request, Workload
-from regionquota.simulator.rivals import LEASE_S, OneCounter, ProportionalShare, PullOnShortfall, Slices, play
+from regionquota.simulator.rivals import LEASE_S, OneCounter, ProportionalShare, PullOnShortfall, Rule, Slices, play
+
+FILLS = QuotaPolicy(normal_fill_percent=80, low_fill_percent=50)
 
 
 def work(requests: Sequence[Request], limit: int, regions: int = 2, bin_s: float = 60.0) -> Workload:
@@ -76,3 +81,25 @@ def test_rights_stay_where_they_were_pulled_to_in_the_next_bin() -> None:
     rule = PullOnShortfall(10, 2, delay_s=0.2)
     play(work(many(0, 6, 0, every=0.01) + many(0, 1, 61), limit=10), rule)
     assert [7, 3] == rule.rights
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        OneCounter(10, FILLS),
+        Slices(10, 1, FILLS),
+        ProportionalShare(10, 1, 60.0, {}, FILLS),
+        PullOnShortfall(10, 1, 1.0, {}, FILLS),
+    ],
+    ids=lambda rule: type(rule).__name__,
+)
+def test_each_keeps_the_same_part_for_higher_priorities(rule: Rule) -> None:
+    asked = [
+        *(Request(number, 0, priority=Priority.LOW) for number in range(8)),
+        *(Request(10 + number, 0) for number in range(8)),
+        *(Request(20 + number, 0, priority=Priority.HIGH) for number in range(8)),
+    ]
+    outcome = play(work(asked, limit=10, regions=1), rule)
+    assert [5, 3, 2] == [outcome.of[one, 0].admitted for one in (Priority.LOW, Priority.NORMAL, Priority.HIGH)]
+    assert [3, 5, 6] == [outcome.of[one, 0].denied for one in (Priority.LOW, Priority.NORMAL, Priority.HIGH)]
+    assert [[10]] == outcome.admitted_in

@@ -35,6 +35,18 @@ def event(**parts: Any) -> dict[str, Any]:
         ({"demand": {"shape": "flat", "bins": 0}}, "$.demand.bins"),
         ({"demand": {"shape": "flat", "bin_s": 0}}, "$.demand.bin_s"),
         ({"demand": {"shape": "flat", "mean": float("inf")}}, "$.demand.mean"),
+        ({"demand": {"shape": "flat", "low": 1.5}}, "$.demand.low"),
+        (
+            {"demand": {"shape": "flat", "low": 0.6, "high": 0.5}},
+            "demand.low of eu must not be above 1",
+        ),
+        (
+            {"demand": {"shape": "flat", "low": {"us": 0.6}, "high": {"us": 0.5}}},
+            "low of us must not be above 1",
+        ),
+        ({"demand": {"shape": "flat", "high": {"ap": 0.6}}}, "demand.high names ap, which is no region here"),
+        ({"quota": {"low_fill_percent": 101}}, "$.quota.low_fill_percent"),
+        ({"quota": {"normal_fill_percent": 50}}, "quota.low_fill_percent must not be above quota.normal_fill_percent"),
         ({"quota": {"limit": -1}}, "$.quota.limit"),
         ({"quota": {"regions": {"mars": {"floor": 1}}}}, "quota.regions names mars, which is no region here"),
         ({"quota": {"regions": {"eu": {"flor": 1}}}}, "flor"),

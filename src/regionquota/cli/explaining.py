@@ -37,6 +37,8 @@ from regionquota.ports import Frozen, RegionRecord
 CALL_TIMEOUT_S: Final = 5.0
 _WORDS: Mapping[str, str] = {
     "OVER_LIMIT": "{amount:,} did not fit into {available:,} of a slice of {slice:,}",
+    "KEPT_FOR_HIGHER_PRIORITY": "{amount:,} asked for at {priority} priority, but of the {available:,} available "
+    "in a slice of {slice:,} {kept:,} are kept for higher priority",
     "IN_DEBT": "the region owes what was used beyond its slice: nothing is admitted until that is paid back",
     "OVERDRAFT_EXCEEDED": "the region owes more than the policy allows",
     "MAX_SINGLE_RESERVATION": "{amount:,} is more than the policy allows at once",
@@ -139,7 +141,7 @@ def _show(
                 one.slice,
                 one.in_use,
                 _number(one.rate),
-                _number(one.denied),
+                _denied(one),
                 _time(one),
                 one.wants,
                 one.size,
@@ -176,11 +178,12 @@ def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Alloc
     if denial["reason"] == "OVER_LIMIT":
         rules = allocation.policy.regions.get(region, NO_RULES)
         if rules.cap is not None and denial["slice"] >= rules.cap:
-            return (
-                f"{region} last denied at {denial['at']}: {words}, which is all that its cap {rules.cap:,} lets it own"
-            )
-        words += _elsewhere(region, denial, allocation, is_frozen=is_frozen)
-    return f"{region} last denied at {denial['at']}: {words}"
+            words += f", which is all that its cap {rules.cap:,} lets it own"
+        else:
+            words += _elsewhere(region, denial, allocation, is_frozen=is_frozen)
+    priority = denial.get("priority", "normal")  # a server of an older release says none
+    asked = "" if priority == "normal" else f" a request of {priority} priority"
+    return f"{region} last denied{asked} at {denial['at']}: {words}"
 
 
 def _elsewhere(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
@@ -198,6 +201,13 @@ def _elsewhere(region: Region, denial: Mapping[str, Any], allocation: Allocation
 
 def _number(rate: float | None) -> str:
     return "-" if rate is None else f"{rate:.3g}"
+
+
+def _denied(one: Explained) -> str:
+    """With what of it was asked for at another priority than normal."""
+    named = ((one.denied_high, "high"), (one.denied_low, "low"))
+    parts = ", ".join(f"{_number(rate)} {name}" for rate, name in named if rate)
+    return f"{_number(one.denied)} ({parts})" if parts else _number(one.denied)
 
 
 def _time(one: Explained) -> str:

@@ -42,6 +42,8 @@ OPTIONS: Final = {
     "max_overdraft": "--max-overdraft",
     "parent": "--parent",
     "guarantee": "--guarantee",
+    "normal_fill_percent": "--normal-fill",
+    "low_fill_percent": "--low-fill",
     "version": "--version",
     "scope": "--scope",
     "regions": "--region-weight, --region-floor, --region-cap",
@@ -83,6 +85,12 @@ ParentOption = Annotated[
     str | None, _word("Of a new quota: the scope that is charged with it; global if left out.", "SCOPE")
 ]
 GuaranteeOption = Annotated[str | None, _word("Units that are kept for this scope in its parent.", "N")]
+NormalFillOption = Annotated[
+    str | None, _word("So much of each slice requests of normal priority may fill; the rest is for high.", "0..100")
+]
+LowFillOption = Annotated[
+    str | None, _word("The same for requests of low priority: at most what normal ones may.", "0..100")
+]
 
 
 def _rule(what: str) -> Any:

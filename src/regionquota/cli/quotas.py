@@ -42,7 +42,8 @@ Resource = Annotated[str, typer.Argument(help="Resource name, such as vcpu.")]
     "regionquota quota set acme mails 5000 --kind consumable --period day --time-zone Europe/Berlin · "
     "regionquota quota set acme vcpu --enforcement soft · "
     "regionquota quota set acme vcpu --region-weight eu=300 --region-floor eu=50 --region-cap us=200 · "
-    "regionquota quota set acme vcpu --region-cap us=none",
+    "regionquota quota set acme vcpu --region-cap us=none · "
+    "regionquota quota set acme tokens --low-fill 80",
 )
 @command
 async def set_(
@@ -72,6 +73,8 @@ async def set_(
     region_weight: policies.RegionWeightOption = None,
     region_floor: policies.RegionFloorOption = None,
     region_cap: policies.RegionCapOption = None,
+    normal_fill: policies.NormalFillOption = None,
+    low_fill: policies.LowFillOption = None,
     override: Annotated[bool, typer.Option("--override", help="Set the override, not the plan.")] = False,
     version: Annotated[
         int | None,
@@ -93,6 +96,8 @@ async def set_(
             max_ttl_s=max_ttl,
             max_overdraft=max_overdraft,
             guarantee=guarantee,
+            normal_fill_percent=normal_fill,
+            low_fill_percent=low_fill,
         ),
         **policies.refill_of(refill),
         **policies.rules_of(weight=region_weight, floor=region_floor, cap=region_cap),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -152,6 +152,13 @@ def _print(found: Report) -> None:
         "moves\n/1,000", "writes\n/1,000", "Jain's\nindex",
     )  # fmt: skip
     print_table(columns, [_row(name, figures) for name, figures in found.figures.items()])
+    priorities = [
+        (name, priority, units["admitted"], units["denied"], _denied_most(units))
+        for name, figures in found.figures.items()
+        for priority, units in (figures.by_priority or {}).items()
+    ]
+    if priorities:
+        print_table(("policy", "priority", "admitted", "denied", "denied most, % of asked there"), priorities)
     for name, figures in found.figures.items():
         if figures.waits and figures.waits["count"]:
             waits = figures.waits
@@ -165,6 +172,14 @@ def _print(found: Report) -> None:
     )
     for name in found.figures:
         out.print(f"{name}: {ABOUT[name]}", style="dim", highlight=False, markup=False)
+
+
+def _denied_most(units: Mapping[str, Any]) -> str:
+    """The region in which most of what was asked for at a priority was denied."""
+    denied, admitted = units["denied_by_region"], units["admitted_by_region"]
+    part = {name: 100 * denied[name] / max(1, denied[name] + admitted[name]) for name in denied}
+    worst = max(sorted(part), key=lambda name: part[name])
+    return f"{worst} {part[worst]:.1f}"
 
 
 def _row(name: str, figures: Figures) -> Sequence[object]:

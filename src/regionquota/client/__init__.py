@@ -9,7 +9,7 @@ Nothing here knows the server's code.
 
 from regionquota.client.answers import Adjusted, HeldLine, Reservation
 from regionquota.client.blocks import Block
-from regionquota.client.calls import Line
+from regionquota.client.calls import Line, Priority
 from regionquota.client.client import Client
 from regionquota.client.errors import Conflict, Denied, NotFound, QuotaError, Refused, Unavailable
 from regionquota.client.holds import Hold
@@ -24,6 +24,7 @@ __all__ = [
     "Hold",
     "Line",
     "NotFound",
+    "Priority",
     "QuotaError",
     "Refused",
     "Reservation",

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from regionquota.client.answers import Reservation
-from regionquota.client.calls import Calls
+from regionquota.client.calls import Calls, Priority
 from regionquota.client.errors import Denied, QuotaError, Unavailable
 
 SPENT_WITHIN: Final = 0.8
 """Of its time to live a reservation is handed out for so long: then it is settled while it still holds."""
-SMALLER_MAY_PASS: Final = frozenset({"OVER_LIMIT", "MAX_SINGLE_RESERVATION"})
+SMALLER_MAY_PASS: Final = frozenset({"OVER_LIMIT", "KEPT_FOR_HIGHER_PRIORITY", "MAX_SINGLE_RESERVATION"})
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,17 @@ class Block:
     A process that is killed leaves uncharged what it has handed out of its last reservation: at most `size` units.
     """
 
-    def __init__(self, calls: Calls, tenant_id: str, resource: str, size: int, *, scope: str, ttl_s: int) -> None:
+    def __init__(
+        self,
+        calls: Calls,
+        tenant_id: str,
+        resource: str,
+        size: int,
+        *,
+        scope: str,
+        ttl_s: int,
+        priority: Priority = "normal",
+    ) -> None:
         if size < 1:
             raise ValueError(f"size must be 1 or more, got {size}")
         self._calls = calls
@@ -58,6 +68,7 @@ class Block:
         self._scope = scope
         self._size = size
         self._ttl_s = ttl_s
+        self._priority = priority
         self._loop = asyncio.get_running_loop()
         self._lot: _Lot | None = None
         self._refilling = asyncio.Lock()
@@ -126,7 +137,12 @@ class Block:
         while True:
             try:
                 return await self._calls.reserve(
-                    self._tenant_id, self._resource, asked, scope=self._scope, ttl_s=self._ttl_s
+                    self._tenant_id,
+                    self._resource,
+                    asked,
+                    scope=self._scope,
+                    ttl_s=self._ttl_s,
+                    priority=self._priority,
                 )
             except Denied as error:
                 if asked == units or error.reason not in SMALLER_MAY_PASS:

@@ -4,7 +4,7 @@ import asyncio
 import uuid
 from collections.abc import Coroutine, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -16,6 +16,7 @@ from regionquota.client.transport import Transport
 T = TypeVar("T")
 
 GLOBAL: Final = "global"
+Priority: TypeAlias = Literal["high", "normal", "low"]
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,9 +74,11 @@ class Calls:
         lines: Sequence[Line] = (),
         ttl_s: int | None = None,
         wait_ms: int = 0,
+        priority: Priority = "normal",
         request_id: str | None = None,
     ) -> Reservation:
-        """Hold `amount` for `ttl_s` seconds (the server's default if None). With `request_id` it may be repeated later.
+        """Hold `amount` for `ttl_s` seconds (the server's default if None). With `request_id` it may be repeated later,
+        also at another `priority`.
 
         Raises `Denied`, after waiting up to `wait_ms` for room, and `QuotaError` of any other kind.
         """
@@ -89,6 +92,8 @@ class Calls:
         }
         if ttl_s is not None:
             body["ttl_s"] = ttl_s
+        if priority != "normal":  # which servers of an older release do not know
+            body["priority"] = priority
         if lines:
             body["lines"] = lines
         return await self._post("/v1/reservations", body, Reservation, affinity=tenant_id, wait_s=wait_ms / 1000)

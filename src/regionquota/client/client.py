@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from regionquota.client.blocks import Block
-from regionquota.client.calls import GLOBAL, Calls
+from regionquota.client.calls import GLOBAL, Calls, Priority
 from regionquota.client.errors import QuotaError
 from regionquota.client.holds import Hold
 
@@ -27,10 +27,17 @@ class Client(Calls):
 
     @asynccontextmanager
     async def block(
-        self, tenant_id: str, resource: str, size: int, *, scope: str = GLOBAL, ttl_s: int = 60
+        self,
+        tenant_id: str,
+        resource: str,
+        size: int,
+        *,
+        scope: str = GLOBAL,
+        ttl_s: int = 60,
+        priority: Priority = "normal",
     ) -> AsyncIterator[Block]:
         """Units in advance, `size` at a time for at most `ttl_s` seconds, handed out without a call for each."""
-        block = Block(self, tenant_id, resource, size, scope=scope, ttl_s=ttl_s)
+        block = Block(self, tenant_id, resource, size, scope=scope, ttl_s=ttl_s, priority=priority)
         try:
             yield block
         except BaseException:

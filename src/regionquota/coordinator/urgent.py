@@ -7,12 +7,13 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from regionquota.core.demand import Demand
+from regionquota.core.demand import Demand, turn_of
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.urgency_ports import UrgencyBoard
 
 MAX_AT_ONCE: Final = 200
-"""What is cried for that is planned together: each is a read and a write of etcd. The rest waits, until it is old."""
+"""What is cried for that is planned together, what is denied at high priority first: each is a read and a write of
+etcd. The rest waits, until it is old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Cries:
         fresh = time.monotonic() - self._fresh_s
         self._lately = {at: known for at, known in self._lately.items() if known[0] >= fresh}
         waiting = [at for at in self._short if at in self._lately]
+        waiting.sort(key=lambda at: turn_of(self._lately[at][1]))
         short, self._short = waiting[:MAX_AT_ONCE], dict.fromkeys(waiting[MAX_AT_ONCE:])
         if not self._short:
             self._wake.clear()

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from regionquota.core import counter as counters
 from regionquota.core.commands import DenyReason
 from regionquota.core.counter import Counter
+from regionquota.core.policy import Priority
 from regionquota.core.slice import Holding
 
 
@@ -16,14 +17,14 @@ class Admitted(NamedTuple):
     would_deny: DenyReason | None = None
 
 
-def admit(holding: Holding, amount: int, *, own_lien: int, enforced: bool) -> Admitted | DenyReason:
+def admit(holding: Holding, amount: int, priority: Priority, *, own_lien: int, enforced: bool) -> Admitted | DenyReason:
     """`own_lien` is what is kept in this quota for those who ask: their guarantee, unlike others', is theirs to use.
 
     `enforced` False: the request is not among those that the limit is enforced upon.
     """
     if not holding.policy.admission_open:
         return DenyReason.ADMISSION_CLOSED
-    reason = None if holding.unlimited else _objection(holding, amount, own_lien)
+    reason = None if holding.unlimited else _objection(holding, amount, own_lien, priority)
     if reason is not None and enforced and not holding.lenient:
         return reason
     if reason is None and not holding.unlimited:
@@ -37,15 +38,25 @@ def admit(holding: Holding, amount: int, *, own_lien: int, enforced: bool) -> Ad
 
 
 def free(holding: Holding, own_lien: int = 0) -> int:
-    """What may be taken of what is available: not what is kept for others."""
+    """What may be taken of what is available: not what is guaranteed to others."""
     return max(0, holding.counter.available - max(0, holding.guaranteed - own_lien))
 
 
-def _objection(holding: Holding, amount: int, own_lien: int) -> DenyReason | None:
+def kept(holding: Holding, priority: Priority) -> int:
+    """Of what is free, the units that requests of `priority` have to leave to higher ones."""
+    return holding.slice - holding.policy.may_fill(holding.slice, priority)
+
+
+def _objection(holding: Holding, amount: int, own_lien: int, priority: Priority) -> DenyReason | None:
     policy, debt = holding.policy, holding.counter.debt
     if policy.max_single is not None and amount > policy.max_single:
         return DenyReason.MAX_SINGLE_RESERVATION
     if debt:
         exceeded = policy.max_overdraft is not None and debt > policy.max_overdraft
         return DenyReason.OVERDRAFT_EXCEEDED if exceeded else DenyReason.IN_DEBT
-    return DenyReason.OVER_LIMIT if amount > free(holding, own_lien) else None
+    room = free(holding, own_lien)
+    if amount > room:
+        return DenyReason.OVER_LIMIT
+    if policy.low_fill_percent == 100:  # as nearly everywhere: then nobody leaves anything to anybody
+        return None
+    return DenyReason.KEPT_FOR_HIGHER_PRIORITY if amount > room - kept(holding, priority) else None

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from regionquota.core.policy import Priority
 from regionquota.core.quota import QuotaKey
 from regionquota.core.reservation import Event, Reservation
 from regionquota.core.slice import Holding
@@ -22,7 +23,8 @@ class Charge(NamedTuple):
 class Reserve(msgspec.Struct, frozen=True, gc=False):
     """Hold `amount` for `ttl_s` seconds, and what `also` says, all or none.
 
-    The caller chooses `reservation_id`, so that a repeat names the same. No two lines name the same quota.
+    The caller chooses `reservation_id`, so that a repeat names the same. No two lines name the same quota. `priority`
+    says how it is asked for, not what is held: `digest` is not of it, and it is not kept.
     """
 
     reservation_id: str
@@ -32,6 +34,7 @@ class Reserve(msgspec.Struct, frozen=True, gc=False):
     digest: bytes
     ttl_s: int
     also: tuple[Charge, ...] = ()
+    priority: Priority = Priority.NORMAL
 
     @property
     def keys(self) -> tuple[QuotaKey, ...]:
@@ -127,6 +130,8 @@ Command: TypeAlias = QuotaCommand | ReservationCommand
 
 class DenyReason(StrEnum):
     OVER_LIMIT = "OVER_LIMIT"
+    KEPT_FOR_HIGHER_PRIORITY = "KEPT_FOR_HIGHER_PRIORITY"
+    """One of high priority had fitted."""
     IN_DEBT = "IN_DEBT"
     OVERDRAFT_EXCEEDED = "OVERDRAFT_EXCEEDED"
     """In debt by more than the policy's largest overdraft."""
@@ -171,12 +176,21 @@ class Granted(msgspec.Struct, frozen=True, gc=False):
 
 
 class Denied(msgspec.Struct, frozen=True, gc=False):
-    """`holding` is that of the line that does not fit, `amount` what the line asks for; `free` is what it could get."""
+    """`holding` is that of the line that does not fit, `amount` what the line asks for; `room` is what one of high
+    priority could get of it, of which `kept` units are not for this one.
+    """
 
     reason: DenyReason
     amount: int
     holding: Holding
-    free: int = 0
+    room: int = 0
+    kept: int = 0
+    priority: Priority = Priority.NORMAL
+
+    @property
+    def free(self) -> int:
+        """What it could get."""
+        return max(0, self.room - self.kept)
 
 
 class Suspended(msgspec.Struct, frozen=True, gc=False):

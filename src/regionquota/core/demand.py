@@ -5,7 +5,7 @@ Advisory throughout: nothing that keeps slices within the limit reads it.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -19,6 +19,7 @@ _SHORTEST_S: Final = 1e-3
 class Demand(msgspec.Struct, frozen=True, gc=False):
     """One region server's word. `granted`, `denied` are units since its last report, `seconds` long; `largest` is the
     most that anybody asked for at once; `at` is the region's time of these words, in seconds since 1970, 0 if unknown.
+    Of the units denied, `denied_high` and `denied_low` were asked for at that priority.
 
     `freed` are units given back in that time (release, expiry, negative adjustment); `epoch` is the accounting
     period of `used`.
@@ -35,6 +36,8 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
     epoch: Epoch = TIMELESS
     largest: int = 0
     at: float = 0.0
+    denied_high: int = 0
+    denied_low: int = 0
 
 
 class Need(msgspec.Struct, frozen=True, gc=False):
@@ -45,6 +48,8 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     denied: float = 0.0
     seconds: float = math.inf
     largest: int = 0
+    denied_high: float = 0.0
+    denied_low: float = 0.0
 
 
 def needs(
@@ -87,7 +92,10 @@ def _need(demand: Demand, newest: Epoch, now: float | None) -> Need:
         in_use = demand.used + demand.reserved
         if growth > 0 and now is not None and demand.at:
             in_use = _grown(in_use, growth, min(now - demand.at, seconds), demand.slice)
-    return Need(in_use, growth, demand.denied / seconds, seconds, demand.largest)
+    if not demand.denied_high and not demand.denied_low:
+        return Need(in_use, growth, demand.denied / seconds, seconds, demand.largest)
+    high, low = _by_priority(demand)
+    return Need(in_use, growth, demand.denied / seconds, seconds, demand.largest, high / seconds, low / seconds)
 
 
 def _grown(in_use: int, growth: float, since: float, slice_: int) -> int:
@@ -107,4 +115,33 @@ def _added(one: Need, other: Need) -> Need:
         one.denied + other.denied,
         max(one.seconds, other.seconds),
         max(one.largest, other.largest),
+        one.denied_high + other.denied_high,
+        one.denied_low + other.denied_low,
     )
+
+
+LAST_TURN: Final = 2
+
+
+class Refused(Protocol):
+    """Units, or units per second."""
+
+    @property
+    def denied(self) -> float: ...
+    @property
+    def denied_high(self) -> float: ...
+    @property
+    def denied_low(self) -> float: ...
+
+
+def turn_of(said: Refused) -> int:
+    """Who runs short is served in this order: 0 where something is denied at high priority, 2 where only at low."""
+    if said.denied_high:
+        return 0
+    return LAST_TURN if 0 < said.denied <= said.denied_low else 1
+
+
+def _by_priority(demand: Demand) -> tuple[int, int]:
+    """What of `denied` was asked for at high and at low priority: together no more than that, whatever a word says."""
+    high = min(demand.denied_high, demand.denied)
+    return high, min(demand.denied_low, demand.denied - high)

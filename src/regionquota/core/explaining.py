@@ -22,7 +22,10 @@ class Situation(StrEnum):
     SILENT = "has reported nothing of this quota: keeps what it has"
     DRAINING = "draining: keeps what it uses, the rest goes to the others"
     COLLECTING = "even what is in use exceeds the limit: gives back what it does not use"
-    SCARCE = "not everybody can have what they want: what is not in use is shared by weight, up to what each wants"
+    SCARCE = (
+        "not everybody can have what they want: what is not in use is shared by weight, up to what each wants; what is "
+        "wanted at high priority comes first, and at low priority last"
+    )
     CONTENT = "gets what it wants, and its part of the rest by weight"
 
 
@@ -61,6 +64,8 @@ class Explained:
     floor: int = 0
     cap: int | None = None
     rulings: tuple[Ruling, ...] = ()
+    denied_high: float | None = None
+    denied_low: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,10 @@ def explain(
 
     wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     aims = sizes(allocation, wishes, policy)
-    shared = _shared(*totals(allocation, {region: wish.raised for region, wish in wishes.items()}))
+    capacity, floors, wants = totals(allocation, {region: wish.raised for region, wish in wishes.items()})
+    if any(wish.tiers for wish in wishes.values()):
+        wants += int(allocation.limit * policy.pool_share)  # which is left to claims before all have what they want
+    shared = _shared(capacity, floors, wants)
     states = weighed(regions, allocation.policy.regions)
     found = []
     for region in sorted({*allocation.slices, *regions}):
@@ -108,6 +116,8 @@ def explain(
                 floor=rules.floor,
                 cap=rules.cap,
                 rulings=tuple(rulings(region)),
+                denied_high=None if need is None else need.denied_high,
+                denied_low=None if need is None else need.denied_low,
             )
         )
     return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s, period_s))

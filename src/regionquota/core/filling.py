@@ -9,7 +9,8 @@ from regionquota.core.quota import MAX_AMOUNT, Region
 
 class Wish(msgspec.Struct, frozen=True, gc=False):
     """`floor` is in use and never asked for; `want` is at least that. Where the quota has rules for the region, it gets
-    `least` before others get what they want, and `most` at the most, which `want` is not above.
+    `least` before others get what they want, and `most` at the most, which `want` is not above. Where priorities
+    matter, `tiers` are sizes that rise to `want`, each of which everybody has before anybody gets more.
     """
 
     floor: int
@@ -18,6 +19,12 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     urgent: bool
     least: int = 0
     most: int = MAX_AMOUNT
+    tiers: tuple[int, ...] = ()
+
+    @property
+    def presses(self) -> bool:
+        """Something is denied at high priority."""
+        return bool(self.tiers) and self.tiers[0] > self.floor
 
     @property
     def raised(self) -> "Wish":

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from regionquota.core import counter as counters
-from regionquota.core.admission import Admitted, admit, free
+from regionquota.core.admission import Admitted, admit, free, kept
 from regionquota.core.balances import Balances, Loaded, Writes
 from regionquota.core.commands import (
     Charge,
@@ -58,9 +58,11 @@ class Holds:
         admitted: list[Admitted] = []
         for charge, holding in zip(charges, holdings, strict=True):
             enforced = holding.policy.holds_to(command.key.tenant, command.request_id)
-            word = admit(holding, charge.amount, own_lien=liens[holding.key], enforced=enforced)
+            lien = liens[holding.key]
+            word = admit(holding, charge.amount, command.priority, own_lien=lien, enforced=enforced)
             if not isinstance(word, Admitted):
-                return Denied(word, charge.amount, holding, free(holding, liens[holding.key]))
+                room, left = free(holding, lien), kept(holding, command.priority)
+                return Denied(word, charge.amount, holding, room, left, command.priority)
             admitted.append(word)
         return self._hold(command, charges, holdings, admitted)
 

@@ -21,6 +21,22 @@ class Enforcement(StrEnum):
     """As soft, but only to learn what would have been denied."""
 
 
+class Priority(StrEnum):
+    """Of a request. Lower ones leave a part of each slice to higher ones, where the quota's policy says so."""
+
+    HIGH = "high"
+    NORMAL = "normal"
+    LOW = "low"
+
+    @property
+    def rank(self) -> int:
+        """0 is served first."""
+        return _RANKS[self]
+
+
+_RANKS: Final = {priority: rank for rank, priority in enumerate(Priority)}
+
+
 @dataclass(frozen=True, slots=True)
 class Refill:
     """`amount` units per `interval_s` seconds for a burst of `per` units; a slice refills in proportion to its size.
@@ -46,6 +62,9 @@ class QuotaPolicy:
     `max_overdraft` the denial says so. `parent` is another scope of the same tenant and resource that is charged,
     too (None: the global one); `guarantee` units of it are kept for this one. `regions` says of single regions what
     differs there; of those that it does not name nothing does.
+
+    After a request of normal or low priority no more than `normal_fill_percent` or `low_fill_percent` of a slice is in
+    use, held or guaranteed to others; one of high priority may fill it.
     """
 
     calendar: Calendar = UTC_MONTHS
@@ -61,10 +80,14 @@ class QuotaPolicy:
     guarantee: int = 0
     generation: int = 1
     regions: Mapping[Region, RegionRules] = field(default_factory=dict, hash=False)
+    normal_fill_percent: int = 100
+    low_fill_percent: int = 100
 
     def __post_init__(self) -> None:
         if not 0 <= self.enforced_percent <= 100:
             raise ValueError(f"enforced_percent is {self.enforced_percent}")
+        if not 0 <= self.low_fill_percent <= self.normal_fill_percent <= 100:
+            raise ValueError(f"low fills {self.low_fill_percent}, normal {self.normal_fill_percent} percent")
         amounts = (self.guarantee, self.generation, self.max_single or 1, self.max_overdraft or 0)
         if min(amounts) < 0 or max(amounts) > MAX_AMOUNT:
             raise ValueError(f"out of range: {self}")
@@ -76,6 +99,18 @@ class QuotaPolicy:
     @property
     def is_hard(self) -> bool:
         return self.enforcement is Enforcement.HARD and self.enforced_percent > 0
+
+    def may_fill(self, units: int, priority: Priority) -> int:
+        """How much of a slice of so many units requests of `priority` may fill."""
+        if priority is Priority.HIGH:
+            return units
+        percent = self.normal_fill_percent if priority is Priority.NORMAL else self.low_fill_percent
+        return units * percent // 100
+
+    def slice_for(self, amount: int, priority: Priority) -> int:
+        """The least slice of which requests of `priority` may fill `amount`; `amount` itself where none would do."""
+        percent = self.may_fill(100, priority)
+        return -(-100 * amount // percent) if percent else amount
 
     def holds_to(self, tenant: str, request_id: str) -> bool:
         """Whether a request is among those that the limit is enforced upon: the same answer at every repeat."""
@@ -106,6 +141,7 @@ def amend(policy: QuotaPolicy | None, kind: Kind, limit: int | None, changes: Ma
     if "regions" in rest:
         said = rest["regions"]
         rest["regions"] = {} if said is None else amend_rules(known.regions, said, limit)
+    _check_fill(known, rest)
     try:
         amended = replace(known, calendar=calendar, refill=refill, **rest)
     except ValueError as error:
@@ -129,6 +165,14 @@ def _calendar(policy: QuotaPolicy | None, kind: Kind, period: str | None, zone: 
         return Calendar(wanted, known.time_zone if zone is None else zone)
     except ValueError as error:
         raise InvalidRequest("time_zone", f"time_zone: {error}") from None
+
+
+def _check_fill(known: QuotaPolicy, changes: Mapping[str, Any]) -> None:
+    normal = changes.get("normal_fill_percent", known.normal_fill_percent)
+    low = changes.get("low_fill_percent", known.low_fill_percent)
+    if low > normal:
+        said = f"low_fill_percent must not be above normal_fill_percent {normal}, got {low}: set both"
+        raise InvalidRequest("low_fill_percent", said)
 
 
 def _refill(

@@ -16,9 +16,11 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
 from regionquota.core.filling import Wish, fill
 from regionquota.core.floors_and_caps import TakesPart
+from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, Region
 from regionquota.core.region_rules import RegionRules
 from regionquota.core.ruling import ruled, spread_within, with_floors
+from regionquota.core.turns import fill_in_turn, in_turn, without_low
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ def wishes_of(
     for region, need in needs.items():
         state = regions.get(region)
         if state is not None and not state.frozen:
-            wishes[region] = wish_of(need, state, allocation.limit, policy, round_s, period_s)
+            wishes[region] = wish_of(need, state, allocation.limit, policy, round_s, period_s, allocation.policy)
     if not rules:
         return wishes
     return ruled(wishes, allocation, {name: state.weight for name, state in regions.items() if state.takes_part})
@@ -126,9 +128,12 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
     if capacity <= floors:
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
-    if capacity <= wants:
-        return fill(with_floors(raised, capacity) if rules else wishes, capacity)
     pool = int(allocation.limit * policy.pool_share)
+    if any(wish.tiers for wish in wishes.values()):
+        if capacity - pool <= wants:
+            return fill_in_turn(with_floors(raised, capacity) if rules else wishes, capacity, pool)
+    elif capacity <= wants:
+        return fill(with_floors(raised, capacity) if rules else wishes, capacity)
     rest = max(0, capacity - pool - wants)
     return spread_within(wishes, rest) if rules else _spread(wishes, rest)
 
@@ -165,7 +170,13 @@ def foreseen(need: Need, seconds: float) -> int:
 
 
 def wish_of(
-    need: Need, state: RegionState, limit: int, policy: Policy, round_s: float, ahead_s: float | None = None
+    need: Need,
+    state: RegionState,
+    limit: int,
+    policy: Policy,
+    round_s: float,
+    ahead_s: float | None = None,
+    quota: QuotaPolicy = DEFAULT_POLICY,
 ) -> Wish:
     """`ahead_s`: some weigh more than others, and want so long ahead what they are entitled to.
 
@@ -173,6 +184,15 @@ def wish_of(
     """
     if state.draining:
         return Wish(need.in_use, need.in_use, 0, urgent=False)
+    want = _wanted(need, limit, policy, round_s, ahead_s)
+    wish = Wish(need.in_use, want, state.weight, need.denied > need.denied_low)
+    if quota.low_fill_percent == 100 and not need.denied_high and not need.denied_low:
+        return wish
+    usual = _wanted(without_low(need), limit, policy, round_s, ahead_s)
+    return in_turn(wish, need, usual, min(round_s, need.seconds), quota, max(limit, need.in_use))
+
+
+def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: float | None) -> int:
     in_use = need.in_use
     ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
     growth = need.growth * ahead * policy.growth_rounds if need.growth > 0 else 0.0
@@ -182,7 +202,7 @@ def wish_of(
         wanted = max(wanted, foreseen(need, ahead_s))
     if wanted > limit:
         wanted = min(wanted, max(limit, in_use))
-    return Wish(in_use, wanted, state.weight, need.denied > 0)
+    return wanted
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
@@ -215,6 +235,8 @@ def _emit(
     if not takers and not draining and allocation.pool >= 0 and all(-amount < idle for amount, _ in givers):
         return NOTHING  # most quotas of most rounds
     takers.sort()
+    if any(wishes[region].tiers for _, region, _ in takers):
+        takers.sort(key=lambda taker: not wishes[taker[1]].presses)
     if allocation.policy.regions:  # what lacks of a floor goes before what others want
         takers.sort(key=lambda taker: slices.get(taker[1], 0) >= wishes[taker[1]].least)
     givers.sort()

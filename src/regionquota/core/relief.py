@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from regionquota.core.allocation import Allocation, grant, request_moves
-from regionquota.core.demand import Need
+from regionquota.core.demand import LAST_TURN, Need, turn_of
 from regionquota.core.floors_and_caps import floors_in_force, room_below_cap, within_reach
+from regionquota.core.policy import Priority
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import Plan, PlannedMove, RegionState, foreseen, taking_part, weighed
 
@@ -37,12 +38,14 @@ def relieve(
     from the region that can spare most.
 
     So much that both have the same time left until they run out, at the rate at which they are asked now; from several
-    regions if one has not got what is asked for at once. Nothing below `smallest` units moves, but to a region that
-    cannot serve a single request; and nothing that a donor which weighs more will need of its share of the limit in the
-    `period_s` that are left of the accounting period. Nobody gets what others lack of their floors, nor is brought
-    above its cap, and no donor is asked for its floor. A move that was requested before still stands, unless its donor
-    runs short itself, or it names a region that is frozen by now. While a lowered limit is being collected nobody is
-    relieved: what is given back would be in use again before it is collected.
+    regions if one has not got what is asked for at once. Who denies at high priority is served first. Who does so at
+    low alone is served last, and with what others neither keep nor need: what is denied so is no rate. Nothing below
+    `smallest` units moves, but to a region that cannot serve a single request; and nothing that a donor which weighs
+    more will need of its share of the limit in the `period_s` that are left of the accounting period. Nobody gets what
+    others lack of their floors, nor is brought above its cap, and no donor is asked for its floor. A move that was
+    requested before still stands, unless its donor runs short itself (not at low priority alone: that one may give,
+    too), or it names a region that is frozen by now. While a lowered limit is being collected nobody is relieved: what
+    is given back would be in use again before it is collected.
     """
     thawed = [
         move for move in allocation.moves if not any(_is_frozen(one, regions) for one in (move.source, move.target))
@@ -50,7 +53,9 @@ def relieve(
     if allocation.pool < 0:
         return Plan({}, tuple(PlannedMove(move.source, move.target, move.amount) for move in thawed))
     grants: dict[Region, int] = {}
-    standing = [move for move in thawed if move.source not in short]
+    turns = {region: turn_of(needs.get(region, Need())) for region in short}
+    pressed = {region for region, turn in turns.items() if turn < LAST_TURN}
+    standing = [move for move in thawed if move.source not in pressed]
     moves = [PlannedMove(move.source, move.target, move.amount) for move in standing]
     regions = weighed(regions, allocation.policy.regions)
     takes_part = taking_part(regions)
@@ -63,10 +68,11 @@ def relieve(
     }
     entitled = _entitled(allocation.limit, {region: regions[region] for region in sides})
     busy = {move.target for move in standing} | {move.source for move in standing}
-    for region in sorted(short):
+    for region in sorted(short, key=lambda name: (turns[name], name)):
         if region not in sides or regions[region].draining or region in busy:
             continue
-        taker = replace(sides[region], size=max(1, sides[region].size))
+        seen = _seen_at(turns[region], sides, allocation, needs)
+        taker = replace(seen[region], size=max(1, sides[region].size))
         free = within_reach(known, region, takes_part)
         if free:
             grants[region], known = free, grant(known, {region: free})
@@ -74,10 +80,10 @@ def relieve(
             if taker.left >= taker.size and grants[region] >= _denied_units(needs[region]):
                 continue
         donors = {}
-        for other in sides.keys() - {region, *busy, *short}:
-            donors[other] = sides[other]
+        for other in sides.keys() - {region, *busy, *(short if turns[region] == LAST_TURN else pressed)}:
+            donors[other] = seen[other]
             if period_s is not None and regions[other].weight > regions[region].weight:
-                donors[other] = _beyond(entitled[other], sides[other], needs[other], period_s)
+                donors[other] = _beyond(entitled[other], seen[other], needs[other], period_s)
             donors[other] = _above(floors.get(other, 0), donors[other], allocation.slice_of(other))
         given = _at_most(room_below_cap(known, region), _given(taker, donors, smallest))
         moves += [PlannedMove(donor, region, amount, donors[donor].left) for donor, amount in given.items()]
@@ -111,9 +117,22 @@ def _at_most(room: int, given: Mapping[Region, int]) -> Mapping[Region, int]:
     return fitting
 
 
+def _seen_at(
+    turn: int, sides: Mapping[Region, _Side], allocation: Allocation, needs: Mapping[Region, Need]
+) -> Mapping[Region, _Side]:
+    """Who denies at low priority alone gets nothing that is kept for higher ones, here or where it comes from."""
+    if turn != LAST_TURN:
+        return sides
+
+    def left(region: Region) -> int:
+        return max(0, allocation.slice_of(region) - allocation.policy.slice_for(needs[region].in_use, Priority.LOW))
+
+    return {region: replace(side, left=min(side.left, left(region))) for region, side in sides.items()}
+
+
 def _side(slice_: int, need: Need, weight: int) -> _Side:
     """A rate counts by its weight, so that under scarcity who weighs more has more time left."""
-    rate = need.growth + need.denied + _FEW * max(1, need.largest) / max(1.0, need.seconds)
+    rate = need.growth + need.denied - need.denied_low + _FEW * max(1, need.largest) / max(1.0, need.seconds)
     return _Side(max(0, slice_ - need.in_use), max(_IDLE, rate * weight), need.largest)
 
 

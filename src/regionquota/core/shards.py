@@ -10,8 +10,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from regionquota.core.admission import kept
 from regionquota.core.commands import Denied, Granted, Invalid, Outcome
 from regionquota.core.counter import Counter
+from regionquota.core.policy import Priority
 from regionquota.core.quota import Kind
 from regionquota.core.slice import Holding
 
@@ -33,7 +35,12 @@ _A_MONDAY: Final = 4 * 86_400.0
 
 
 def may_be_spread(holding: Holding) -> bool:
-    """Not while something is owed or kept: whoever admits must see that, and so must whoever gives back."""
+    """Not while something is owed or kept: whoever admits must see that, and so must whoever gives back.
+
+    What is kept for higher priorities stands in the way only where it is in use: each shard keeps its part of it,
+    rounded up, and any request that would take of that is decided upon the whole. So what fits one shard fits the
+    whole; and once a part is taken there is one row, which sees how much.
+    """
     counter = holding.counter
     return not (
         counter.debt
@@ -42,7 +49,15 @@ def may_be_spread(holding: Holding) -> bool:
         or holding.guaranteed
         or holding.lien
         or holding.policy.guarantee
+        or counter.available < kept(holding, Priority.LOW)
     )
+
+
+def may_be_split(holding: Holding, count: int) -> bool:
+    """Whether each of `count` shards may stand for itself; parts of what is kept are rounded up."""
+    if not may_be_spread(holding):
+        return False
+    return holding.policy.low_fill_percent == 100 or all(map(may_be_spread, split(holding, count)))
 
 
 def split(holding: Holding, count: int) -> Sequence[Holding]:

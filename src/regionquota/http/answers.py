@@ -134,6 +134,8 @@ def policy(kind: Kind, policy: QuotaPolicy) -> dict[str, Any]:
             region: {"weight": rules.weight, "floor": rules.floor, "cap": rules.cap}
             for region, rules in policy.regions.items()
         },
+        "normal_fill_percent": policy.normal_fill_percent,
+        "low_fill_percent": policy.low_fill_percent,
     }
     if kind is Kind.CONSUMABLE:
         fields |= {"period": policy.calendar.period.value, "time_zone": policy.calendar.time_zone}
@@ -171,7 +173,9 @@ def _denial(denial: Denial) -> dict[str, Any]:
     return {
         "at": write_time(denial.at),
         "reason": denial.reason,
+        "priority": denial.priority,
         "amount": denial.amount,
+        "kept": denial.kept,
         "available": denial.available,
         "slice": denial.slice,
         "pool": denial.pool,

@@ -39,6 +39,7 @@ Seconds = Annotated[int, Meta(ge=1, description="a whole number of seconds, at l
 PolicySeconds = Annotated[
     int, Meta(ge=1, le=MAX_POLICY_S, description=f"a whole number of seconds from 1 to {MAX_POLICY_S}")
 ]
+PriorityWord = Literal["high", "normal", "low"]
 WaitMilliseconds = Annotated[int, Meta(ge=0, le=MAX_WAIT_MS, description=f"an integer from 0 to {MAX_WAIT_MS}")]
 Limit = Annotated[int, Meta(ge=0, le=MAX_AMOUNT, description=f"an integer from 0 to {MAX_AMOUNT}")]
 Version = Annotated[int, Meta(ge=1, le=MAX_AMOUNT, description=f"an integer from 1 to {MAX_AMOUNT}")]
@@ -76,6 +77,7 @@ class ReserveBody(Struct, forbid_unknown_fields=True, frozen=True):
     scope: Identifier = GLOBAL_SCOPE
     ttl_s: Seconds | None = None
     wait_ms: WaitMilliseconds = 0
+    priority: PriorityWord = "normal"
     lines: Annotated[
         list[LineBody], Meta(max_length=MAX_LINES, description=f"a list of up to {MAX_LINES} further lines")
     ] = []
@@ -177,6 +179,8 @@ class PolicyBody(Struct, forbid_unknown_fields=True, frozen=True):
         | UnsetType
         | None
     ) = UNSET
+    normal_fill_percent: Percent | UnsetType = UNSET
+    low_fill_percent: Percent | UnsetType = UNSET
 
 
 class LimitBody(PolicyBody, forbid_unknown_fields=True, frozen=True, kw_only=True):

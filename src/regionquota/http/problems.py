@@ -105,6 +105,7 @@ def denied(outcome: Denied, region: str, tenant: str) -> Answer:
         "region": region,
         "line": {"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope},
         "requested": outcome.amount,
+        "priority": outcome.priority.value,
         "generation": holding.policy.generation,
         "retry_after_s": _retry_after(outcome),
     }
@@ -112,6 +113,7 @@ def denied(outcome: Denied, region: str, tenant: str) -> Answer:
         return problem(429, "denied", _TITLES[outcome.reason], f"{key.resource} ({key.scope}) has no room", **members)
     members |= {
         "available": outcome.free,
+        "kept_for_higher_priority": outcome.kept,
         "slice": holding.slice,
         "limit": holding.limit,
         "debt": counter.debt,
@@ -122,6 +124,7 @@ def denied(outcome: Denied, region: str, tenant: str) -> Answer:
 
 _TITLES: Final = {
     DenyReason.OVER_LIMIT: "No capacity free in this region",
+    DenyReason.KEPT_FOR_HIGHER_PRIORITY: "What is free is kept for requests of higher priority",
     DenyReason.IN_DEBT: "No capacity free in this region",
     DenyReason.OVERDRAFT_EXCEEDED: "The largest overdraft is exceeded",
     DenyReason.MAX_SINGLE_RESERVATION: "More than one reservation may hold",
@@ -147,21 +150,38 @@ def _why(outcome: Denied, region: str) -> str:
         case DenyReason.OVER_LIMIT if outcome.amount > holding.limit and not holding.unlimited:
             return f"{outcome.amount} of {resource} asked for, more than the whole limit {holding.limit}: ask for less"
         case DenyReason.OVER_LIMIT:
-            kept = holding.counter.available - outcome.free
+            kept = holding.counter.available - outcome.room
             guarantees = f" ({kept} more are kept for others' guarantees)" if kept else ""
             return (
-                f"{outcome.amount} of {resource} asked for, {outcome.free} available{guarantees} in the slice of "
+                f"{outcome.amount} of {resource} asked for, {outcome.room} available{guarantees} in the slice of "
                 f"{holding.slice} that {region} holds of the limit {holding.limit}"
             )
+        case DenyReason.KEPT_FOR_HIGHER_PRIORITY:
+            return _kept(outcome, region)
         case _:
             assert_never(outcome.reason)
+
+
+def _kept(outcome: Denied, region: str) -> str:
+    holding, named = outcome.holding, outcome.priority.value
+    resource, field_ = holding.key.resource, f"{named}_fill_percent"
+    percent = getattr(holding.policy, field_)
+    asked = f"{outcome.amount} of {resource} asked for at {named} priority"
+    most = holding.policy.may_fill(holding.limit, outcome.priority)
+    if outcome.amount > most:
+        return f"{asked}, which may fill {most} of the whole limit {holding.limit} ({field_} {percent}): ask for less"
+    return (
+        f"{asked}, {outcome.free} available to it: of the {outcome.room} that are free, {outcome.kept} are kept for "
+        f"higher priority in the slice of {holding.slice} that {region} holds ({field_} {percent}). Wait with wait_ms, "
+        f"ask for less or at higher priority, or raise {field_}"
+    )
 
 
 def _retry_after(outcome: Denied) -> int:
     """Seconds, conservative: for a rate quota those in which as much as is missing leaks away."""
     holding = outcome.holding
     refill = holding.policy.refill
-    if refill is None or not holding.slice or outcome.amount > holding.slice:
+    if refill is None or outcome.amount > holding.policy.may_fill(holding.slice, outcome.priority):
         return RETRY_DENIED_S
-    missing = outcome.amount - outcome.free
+    missing = outcome.amount + outcome.kept - outcome.room
     return max(1, -(-missing * refill.per * refill.interval_s // (holding.slice * refill.amount)))

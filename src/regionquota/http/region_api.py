@@ -24,6 +24,7 @@ from regionquota.core.commands import (
     Suspended,
     UnknownQuota,
 )
+from regionquota.core.policy import Priority
 from regionquota.core.quota import QuotaKey, Region, home_of
 from regionquota.core.reservation import State
 from regionquota.errors import InvalidRequest, Unavailable
@@ -109,7 +110,7 @@ class RegionApi:
             if any(charge.key == named for charge in charges):
                 raise InvalidRequest("lines", f"lines must name each quota once, got {named} again")
             charges.append(Charge(named, line.amount or body.amount, () if line.amount else (0,)))
-        return Asked(charges, body.request_id, self._ttl(body.ttl_s))
+        return Asked(charges, body.request_id, self._ttl(body.ttl_s), Priority(body.priority))
 
     def _check_home(self, key: QuotaKey, field: str) -> None:
         home = home_of(key.scope)

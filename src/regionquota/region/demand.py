@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from regionquota.core.demand import Demand
+from regionquota.core.demand import Demand, turn_of
+from regionquota.core.policy import Priority
 from regionquota.core.quota import QuotaKey
 from regionquota.core.slice import Holding, at
 
@@ -18,6 +19,8 @@ class _Tally:
     granted: int = 0
     freed: int = 0
     denied: int = 0
+    denied_high: int = 0
+    denied_low: int = 0
     largest: int = 0
 
 
@@ -48,6 +51,8 @@ class Tallied:
                         granted=tally.granted,
                         freed=tally.freed,
                         denied=tally.denied,
+                        denied_high=tally.denied_high,
+                        denied_low=tally.denied_low,
                         seconds=self.seconds,
                         epoch=held.epoch,
                         largest=tally.largest,
@@ -62,6 +67,8 @@ def _added(one: _Tally, other: _Tally) -> _Tally:
         one.granted + other.granted,
         one.freed + other.freed,
         one.denied + other.denied,
+        one.denied_high + other.denied_high,
+        one.denied_low + other.denied_low,
         max(one.largest, other.largest),
     )
 
@@ -103,9 +110,13 @@ class DemandMeter:
     def freed(self, key: QuotaKey, amount: int) -> None:
         self._tally(key).freed += amount
 
-    def denied(self, key: QuotaKey, amount: int) -> None:
+    def denied(self, key: QuotaKey, amount: int, priority: Priority = Priority.NORMAL) -> None:
         tally = self._tally(key)
         tally.denied += amount
+        if priority is Priority.HIGH:
+            tally.denied_high += amount
+        elif priority is Priority.LOW:
+            tally.denied_low += amount
         tally.largest = max(tally.largest, amount)
 
     def take(self, now: float) -> Tallied:
@@ -126,6 +137,11 @@ class DemandMeter:
         """Units that somebody asked for at once, since the report before the last."""
         before = _NOTHING if self._before is None else self._before.tallies.get(key, _NOTHING)
         return max(before.largest, self._tallies.get(key, _NOTHING).largest)
+
+    def turn(self, key: QuotaKey) -> int:
+        """As `turn_of`, of what was denied since the report before the last."""
+        now = self._tallies.get(key, _NOTHING)
+        return turn_of(now if self._before is None else _added(now, self._before.tallies.get(key, _NOTHING)))
 
     @staticmethod
     def _asked(tallies: Mapping[QuotaKey, _Tally], key: QuotaKey) -> int:

@@ -13,11 +13,13 @@ MOST: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """`at` in seconds since 1970; the balances are those at that moment."""
+    """`at` in seconds since 1970; the balances are those at that moment. `kept` of them were for higher priorities."""
 
     at: float
     reason: str
+    priority: str
     amount: int
+    kept: int
     available: int
     slice: int
     pool: int | None
@@ -31,7 +33,16 @@ class Denials:
         """`pool` is what was heard of it; None: nothing."""
         counter = denied.holding.counter
         key = denied.holding.key
-        self._last[key] = Denial(now, denied.reason.value, denied.amount, counter.available, counter.slice, pool)
+        self._last[key] = Denial(
+            at=now,
+            reason=denied.reason.value,
+            priority=denied.priority.value,
+            amount=denied.amount,
+            kept=denied.kept,
+            available=counter.available,
+            slice=counter.slice,
+            pool=pool,
+        )
         self._last.move_to_end(key)
         if len(self._last) > MOST:
             self._last.popitem(last=False)

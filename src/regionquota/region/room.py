@@ -6,10 +6,11 @@ from bisect import insort
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from regionquota.core.policy import Priority
 from regionquota.core.quota import QuotaKey
 
 MAX_WAITING: Final = 1_000
-"""Callers at a time; further ones are denied at once."""
+"""Callers at a time; one more is denied at once, or takes the place of one of lower priority, who is denied then."""
 LOOK_AGAIN_S: Final = 0.1
 """For what nobody here is told of: units that another server frees, usage that leaks away. A millisecond more for each
 caller that waits for the same quota, so that their looks never cost more than that many a second.
@@ -17,11 +18,14 @@ caller that waits for the same quota, so that their looks never cost more than t
 
 
 class _Waiting(NamedTuple):
+    """`word`: whether it is worth another try."""
+
+    rank: int
     since: float
-    word: asyncio.Future[None]
+    word: asyncio.Future[bool]
 
 
-_since: Final = attrgetter("since")
+_turn: Final = attrgetter("rank", "since")
 
 
 class Room:
@@ -29,32 +33,50 @@ class Room:
 
     def __init__(self) -> None:
         self._waiting: dict[QuotaKey, list[_Waiting]] = {}
-        self._count = 0
+        self._ranks = [0] * len(Priority)
         self._closed = False
 
-    async def wait(self, key: QuotaKey, since: float, wait_s: float) -> bool:
-        """Until it is worth another try. False: `wait_s` have passed `since` (monotonic), or nobody waits any more."""
+    async def wait(self, key: QuotaKey, since: float, wait_s: float, priority: Priority = Priority.NORMAL) -> bool:
+        """Until it is worth another try. False: `wait_s` have passed `since` (monotonic), or nobody waits any more, or
+        somebody of higher priority needs the place.
+        """
         left = since + wait_s - time.monotonic()
-        if left <= 0 or self._closed or self._count >= MAX_WAITING:
+        if left <= 0 or self._closed or not self._has_place(priority.rank):
             return False
-        one = _Waiting(since, asyncio.get_running_loop().create_future())
+        one = _Waiting(priority.rank, since, asyncio.get_running_loop().create_future())
         queue = self._waiting.setdefault(key, [])
-        insort(queue, one, key=_since)  # who comes back keeps his place
-        self._count += 1
+        insort(queue, one, key=_turn)  # who comes back keeps his place
+        self._ranks[one.rank] += 1
         try:
             await asyncio.wait([one.word], timeout=min(left, LOOK_AGAIN_S + len(queue) / 1000))
         finally:
-            self._count -= 1
+            self._ranks[one.rank] -= 1
             queue.remove(one)
             if not queue:
                 del self._waiting[key]
-        return not self._closed
+        return not self._closed and (not one.word.done() or one.word.result())
+
+    def _has_place(self, rank: int) -> bool:
+        """Whoever came last of the lowest priority that waits makes place for one that is above it."""
+        if sum(self._ranks) < MAX_WAITING:
+            return True
+        if not any(self._ranks[rank + 1 :]):
+            return False
+        idle = (one for queue in self._waiting.values() for one in queue if not one.word.done())
+        last = max(idle, key=_turn, default=None)
+        if last is None or last.rank <= rank:
+            return False
+        last.word.set_result(False)
+        return True
 
     def made(self, key: QuotaKey) -> None:
-        """Those that wait are told in the order in which they came."""
+        """Those that wait are told by priority, then in the order in which they came: so their turns are.
+
+        What is too little for a higher one, a lower one may have: nobody holds units back while he waits.
+        """
         for one in self._waiting.get(key, ()):
             if not one.word.done():
-                one.word.set_result(None)
+                one.word.set_result(True)
 
     def close(self) -> None:
         """Everybody is denied now, nobody waits any more."""

@@ -33,6 +33,7 @@ from regionquota.core.commands import (
     Suspended,
     UnknownQuota,
 )
+from regionquota.core.policy import Priority
 from regionquota.core.quota import QuotaKey, bucket_of
 from regionquota.core.reservation import Reservation, State
 from regionquota.core.slice import Holding
@@ -50,7 +51,14 @@ from regionquota.region.sweeper import SweepOnDemand
 
 Submit: TypeAlias = Callable[[Command, int], Awaitable[Outcome]]
 DIGEST_BYTES: Final = 16
-_PASSING: Final = frozenset({DenyReason.OVER_LIMIT, DenyReason.IN_DEBT, DenyReason.OVERDRAFT_EXCEEDED})
+_PASSING: Final = frozenset(
+    {
+        DenyReason.OVER_LIMIT,
+        DenyReason.KEPT_FOR_HIGHER_PRIORITY,
+        DenyReason.IN_DEBT,
+        DenyReason.OVERDRAFT_EXCEEDED,
+    }
+)
 _log = structlog.get_logger(__name__)
 
 
@@ -61,6 +69,7 @@ class Asked:
     charges: Sequence[Charge]
     request_id: str
     ttl_s: int
+    priority: Priority = Priority.NORMAL
 
 
 class RegionService:
@@ -124,9 +133,9 @@ class RegionService:
         while isinstance(outcome, Denied) and _may_pass(outcome):
             if outcome.holding.key not in counted:
                 counted.add(outcome.holding.key)
-                self._meter.denied(outcome.holding.key, outcome.amount)
+                self._meter.denied(outcome.holding.key, outcome.amount, outcome.priority)
             self._ask_for(outcome)
-            if not await self._room.wait(outcome.holding.key, since, wait_s):
+            if not await self._room.wait(outcome.holding.key, since, wait_s, command.priority):
                 break
             if why := self._suspended(tenant):
                 return Suspended(tenant, why)
@@ -165,6 +174,7 @@ class RegionService:
             digest=_digest("reserve", first.key, first.amount, asked.ttl_s, *map(_plain, others)),
             ttl_s=asked.ttl_s,
             also=self._budgets.complete(asked.charges)[1:],
+            priority=asked.priority,
         )
 
     async def _conclude(self, command: Reserve, outcome: Outcome) -> Outcome:
@@ -184,7 +194,7 @@ class RegionService:
                 self._note(outcome)
                 if _may_pass(outcome):
                     # What no headroom would let pass is no demand: it must not draw any here in vain.
-                    self._meter.denied(outcome.holding.key, outcome.amount)
+                    self._meter.denied(outcome.holding.key, outcome.amount, outcome.priority)
                     self._ask_for(outcome)
         return outcome
 
@@ -195,8 +205,10 @@ class RegionService:
 
     def _ask_for(self, denial: Denied) -> None:
         holding = denial.holding
-        lacking = max(1, denial.amount - denial.free)
-        self._claims.run_short(holding.key, denial.amount + self._headroom_of(holding), lacking=lacking)
+        policy, priority = holding.policy, denial.priority
+        lacking = policy.slice_for(max(1, denial.amount + denial.kept - denial.room), priority)
+        wanted = policy.slice_for(denial.amount, priority) + self._headroom_of(holding)
+        self._claims.run_short(holding.key, wanted, lacking=lacking)
 
     async def start(self, name: str, operation_id: str) -> Outcome:
         return await self._submit_named(Start(name, operation_id))
@@ -291,10 +303,18 @@ class RegionService:
         for _ in command.keys:
             if not isinstance(outcome, UnknownQuota):
                 break
-            if await self._claims.join(outcome.key, _amount_of(command, outcome.key)) is None:
+            if await self._claims.join(outcome.key, self._slice_for(command, outcome.key)) is None:
                 break
             outcome = await self._submit(command, bucket_of(command.key.tenant))
         return outcome
+
+    def _slice_for(self, command: Reserve | Adjust | Meter, key: QuotaKey) -> int:
+        """What the region has to own, so that nothing but the limit itself denies the command."""
+        if not isinstance(command, Reserve):
+            return 1
+        amount = next((line.amount for line in command.also if line.key == key), command.amount)
+        policy = self._follower.policy_of(key)
+        return amount if policy is None else policy.slice_for(amount, command.priority)
 
     async def _submit_named(self, command: Start | Commit | Release | Extend) -> Outcome:
         bucket = bucket_of_id(command.reservation_id)
@@ -317,13 +337,8 @@ class RegionService:
 
 def _may_pass(denial: Denied) -> bool:
     """Whether a moment later the same request may fit."""
-    return denial.reason in _PASSING and denial.amount <= denial.holding.limit
-
-
-def _amount_of(command: Reserve | Adjust | Meter, key: QuotaKey) -> int:
-    if not isinstance(command, Reserve):
-        return 1
-    return next((line.amount for line in command.also if line.key == key), command.amount)
+    holding = denial.holding
+    return denial.reason in _PASSING and denial.amount <= holding.policy.may_fill(holding.limit, denial.priority)
 
 
 def _plain(charge: Charge) -> Sequence[object]:

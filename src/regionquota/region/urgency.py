@@ -11,7 +11,7 @@ from regionquota.region.demand import DemandMeter
 from regionquota.urgency_ports import Cry, UrgencyBoard
 
 MAX_QUOTAS: Final = 100
-"""In one cry; the others follow in the next."""
+"""In one cry, those that deny at high priority first; the others follow in the next."""
 LONGEST_PAUSES: Final = 4
 MAX_WAITING: Final = 10_000
 """Quotas whose pause is remembered; beyond it all are forgotten."""
@@ -20,6 +20,7 @@ MAX_WAITING: Final = 10_000
 @dataclass(frozen=True, slots=True)
 class _Pause:
     owned: int
+    turn: int
     length: float
     until: float
 
@@ -29,7 +30,8 @@ class Urgency:
     quota, as it last heard.
 
     A cry that changed nothing of that is repeated after twice the pause at the soonest, and so on up to
-    `LONGEST_PAUSES` of them: where nobody has anything left, denials cost etcd next to nothing.
+    `LONGEST_PAUSES` of them: where nobody has anything left, denials cost etcd next to nothing. A denial at a higher
+    priority than was cried for does not wait for the end of a pause.
     """
 
     def __init__(
@@ -64,7 +66,8 @@ class Urgency:
         """Unless what is available lasts longer than help takes, and would do for any single request."""
         now = self._clock.now()
         pause = self._pauses.get(key)
-        if pause is not None and now < pause.until and pause.owned == self._owned(key):
+        is_paused = pause is not None and now < pause.until and pause.owned == self._owned(key)
+        if pause is not None and is_paused and self._meter.turn(key) >= pause.turn:
             return
         lasting = self._meter.rate(key, now) * self._lead_s
         if available > max(lasting, self._meter.largest(key)):
@@ -76,7 +79,7 @@ class Urgency:
         """One cry; waits until something runs short. Raises `Unavailable`: the next denial cries again."""
         await self._wake.wait()
         self._wake.clear()
-        chosen = list(self._short)[:MAX_QUOTAS]
+        chosen = sorted(self._short, key=self._meter.turn)[:MAX_QUOTAS]
         for key in chosen:
             del self._short[key]
         if self._short:
@@ -98,4 +101,4 @@ class Urgency:
             length = self._pause_s
             if before is not None and before.owned == owned and now < before.until + before.length:
                 length = min(2 * before.length, LONGEST_PAUSES * self._pause_s)
-            self._pauses[key] = _Pause(owned, length, now + length)
+            self._pauses[key] = _Pause(owned, self._meter.turn(key), length, now + length)

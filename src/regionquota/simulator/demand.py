@@ -4,17 +4,18 @@ import csv
 import random
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from msgspec.structs import replace
+from msgspec import structs
 
+from regionquota.core.policy import Priority
 from regionquota.core.quota import Region
 from regionquota.errors import InvalidRequest
 from regionquota.replay.trace import MAX_UNITS, Trace, read_columns, read_trace
 from regionquota.simulator.events import Happening, happenings, is_down
-from regionquota.simulator.scenario import MAX_REGIONS, MAX_REQUESTS, DemandPart, RegionPart, Scenario
+from regionquota.simulator.scenario import MAX_REGIONS, MAX_REQUESTS, DemandPart, RegionPart, Scenario, share_by_region
 from regionquota.simulator.shapes import shaped
 
 
@@ -26,6 +27,7 @@ class Request:
     region: int
     units: int = 1
     used: int = 1
+    priority: Priority = Priority.NORMAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ def workload(scenario: Scenario, directory: Path, assumed: Sequence[str] = ()) -
     else:
         trace = _trace(demand, regions, directory, scenario.seed)
         requests, bins, notes = _spread(trace, demand.bin_s, scenario.seed), len(trace.demand), trace.notes
+    requests = _with_priorities(requests, demand, regions, scenario.seed)
     total = sum(request.used for request in requests)
     if not total:
         raise InvalidRequest("demand", "nobody asks for anything: raise demand.scale, or take other bins")
@@ -76,7 +79,7 @@ def with_regions(scenario: Scenario, directory: Path) -> Scenario:
         raise InvalidRequest(
             "trace", f"the trace has {len(named)} columns of demand, at most {MAX_REGIONS} are simulated"
         )
-    return replace(scenario, regions=named)
+    return structs.replace(scenario, regions=named)
 
 
 def _as_region(column: str) -> Region:
@@ -104,6 +107,24 @@ def _spread(trace: Trace, bin_s: float, seed: int) -> list[Request]:
     ]
     requests.sort(key=lambda request: (request.at, request.region))
     return requests
+
+
+def _with_priorities(
+    requests: list[Request], demand: DemandPart, regions: Sequence[Region], seed: int
+) -> list[Request]:
+    """Each is of one by chance."""
+    if not demand.high and not demand.low:
+        return requests
+    high, low = (share_by_region(one, regions) for one in (demand.high, demand.low))
+    shares = [(high.get(name, 0.0), low.get(name, 0.0)) for name in regions]
+    rng = random.Random(f"{seed}/priorities")  # noqa: S311 - repeatable, not secret
+    found = []
+    for request in requests:
+        above, below = shares[request.region]
+        drawn = rng.random()
+        priority = Priority.HIGH if drawn < above else Priority.LOW if drawn >= 1 - below else Priority.NORMAL
+        found.append(replace(request, priority=priority))
+    return found
 
 
 def _single(path: Path, demand: DemandPart, regions: Sequence[Region]) -> tuple[list[Request], int, Sequence[str]]:

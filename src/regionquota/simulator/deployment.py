@@ -62,8 +62,13 @@ class Deployment:
 
     async def play(self, on_bin: Callable[[int], None] = lambda _: None) -> Outcome:
         """`on_bin` hears of each bin that begins."""
-        regions = {name: msgspec.structs.asdict(rules) for name, rules in self._scenario.quota.regions.items()}
-        policy = {"period": self._period, "regions": regions}
+        quota = self._scenario.quota
+        policy = {
+            "period": self._period,
+            "normal_fill_percent": quota.normal_fill_percent,
+            "low_fill_percent": quota.low_fill_percent,
+            "regions": {name: msgspec.structs.asdict(rules) for name, rules in quota.regions.items()},
+        }
         await put_limit(self._etcd, KEY, Kind.CONSUMABLE, LimitSource.PLAN, VersionedLimit(self._work.limit, 1), policy)
         await self._hand_out()
         for name, part in self._scenario.regions.items():
@@ -125,7 +130,7 @@ class Deployment:
 
     async def _ask(self, serial: int, request: Request) -> None:
         service = self._servers[request.region].service
-        asked = Asked((Charge(KEY, request.units),), f"{request.region}-{serial}", _TTL_S)
+        asked = Asked((Charge(KEY, request.units),), f"{request.region}-{serial}", _TTL_S, request.priority)
         began = self._clock.now()
         try:
             outcome = await service.reserve(asked, self._scenario.wait_s * self._pace)
@@ -134,11 +139,11 @@ class Deployment:
         now = self._clock.now()
         bin_ = int((now - self._began) // self._period_s)
         if not isinstance(outcome, Granted):
-            self._outcome.deny(bin_, request.region, request.used)
+            self._outcome.deny(bin_, request)
             return
         if now > began:
             self._outcome.waited.append((now - began) / self._pace)
-        self._outcome.admit(bin_, request.region, request.used)
+        self._outcome.admit(bin_, request)
         await service.commit(outcome.reservation.id, request.used)
 
     async def _happen(self, one: Happening) -> None:

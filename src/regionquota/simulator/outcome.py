@@ -3,7 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from regionquota.core.policy import Priority
 from regionquota.core.quota import Region
+from regionquota.simulator.demand import Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,17 @@ class Span:
     end: float
 
 
+@dataclass(slots=True)
+class Units:
+    admitted: int = 0
+    denied: int = 0
+
+
 @dataclass
 class Outcome:
-    """`admitted` and `denied` are units, by bin and then by region. `waited` are seconds, of who was admitted late."""
+    """`admitted` and `denied` are units, by bin and then by region; `of` are those of each priority and region that was
+    asked. `waited` are seconds, of who was admitted late.
+    """
 
     regions: tuple[Region, ...]
     limit: int
@@ -42,16 +52,22 @@ class Outcome:
     denied_in: list[list[int]] = field(default_factory=list)
     moves: int = 0
     etcd_writes: int | None = None
+    of: dict[tuple[Priority, int], Units] = field(default_factory=dict)
     waited: list[float] = field(default_factory=list)
     slices: list[tuple[float, Sequence[int]]] = field(default_factory=list)
     transfers: list[Transfer] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
 
-    def admit(self, bin_: int, region: int, units: int) -> None:
-        self._row(self.admitted_in, bin_)[region] += units
+    def admit(self, bin_: int, request: Request) -> None:
+        self._row(self.admitted_in, bin_)[request.region] += request.used
+        self._of(request).admitted += request.used
 
-    def deny(self, bin_: int, region: int, units: int) -> None:
-        self._row(self.denied_in, bin_)[region] += units
+    def deny(self, bin_: int, request: Request) -> None:
+        self._row(self.denied_in, bin_)[request.region] += request.used
+        self._of(request).denied += request.used
+
+    def _of(self, request: Request) -> Units:
+        return self.of.setdefault((request.priority, request.region), Units())
 
     @property
     def admitted(self) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from regionquota.core.policy import QuotaPolicy
 from regionquota.explorer.logs import quiet
 from regionquota.simulator import rivals, virtual
 from regionquota.simulator.demand import Workload
@@ -40,14 +41,16 @@ def _ours(scenario: Scenario, work: Workload, on_bin: Callable[[int], None], *, 
 def _rule(policy: str, scenario: Scenario, work: Workload) -> rivals.Rule:
     regions, cut = len(work.regions), cuts(work.happenings)
     far = max(part.round_trip_s for part in scenario.regions.values())
+    quota = scenario.quota
+    fills = QuotaPolicy(normal_fill_percent=quota.normal_fill_percent, low_fill_percent=quota.low_fill_percent)
     match policy:
         case "oracle":
-            return rivals.OneCounter(work.limit)
+            return rivals.OneCounter(work.limit, fills)
         case "static":
-            return rivals.Slices(work.limit, regions)
+            return rivals.Slices(work.limit, regions, fills)
         case "leases":
-            return rivals.ProportionalShare(work.limit, regions, work.bin_s, cut)
+            return rivals.ProportionalShare(work.limit, regions, work.bin_s, cut, fills)
         case "pull":
-            return rivals.PullOnShortfall(work.limit, regions, far, cut)
+            return rivals.PullOnShortfall(work.limit, regions, far, cut, fills)
         case _:
             raise ValueError(f"no such policy: {policy}")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from regionquota.core.policy import Priority
 from regionquota.core.quota import Region
 from regionquota.simulator.demand import Workload
 from regionquota.simulator.fairness import jain
@@ -32,6 +33,8 @@ class Figures:
     jain: float
     waits: Mapping[str, float] | None
     denied_by_region: Mapping[Region, int]
+    by_priority: Mapping[str, Mapping[str, Any]] | None = None
+    """Units of each priority, and of each region at it; None where all requests are of the same."""
 
     @property
     def moves_per_1000(self) -> float:
@@ -42,7 +45,7 @@ class Figures:
         return None if self.etcd_writes is None else _per_1000(self.etcd_writes, self.admitted)
 
     def plain(self) -> dict[str, Any]:
-        return {
+        fields = {
             "admitted": self.admitted,
             "admitted_of_oracle": self.admitted_of_oracle,
             "denied": self.denied,
@@ -57,6 +60,7 @@ class Figures:
             "waits": self.waits,
             "denied_by_region": dict(self.denied_by_region),
         }
+        return fields if self.by_priority is None else fields | {"by_priority": self.by_priority}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +129,24 @@ def _figures(
         denied_by_region={
             name: sum(row[region] for row in outcome.denied_in) for region, name in enumerate(work.regions)
         },
+        by_priority=_by_priority(outcome),
     )
+
+
+def _by_priority(outcome: Outcome) -> Mapping[str, Mapping[str, Any]] | None:
+    asked = [priority for priority in Priority if any(priority is of for of, _ in outcome.of)]
+    if asked in ([], [Priority.NORMAL]):
+        return None
+    found = {}
+    for priority in asked:
+        units = {outcome.regions[at]: each for (of, at), each in sorted(outcome.of.items()) if of is priority}
+        found[priority.value] = {
+            "admitted": sum(one.admitted for one in units.values()),
+            "denied": sum(one.denied for one in units.values()),
+            "admitted_by_region": {name: one.admitted for name, one in units.items()},
+            "denied_by_region": {name: one.denied for name, one in units.items()},
+        }
+    return found
 
 
 def _capacity_used(work: Workload, asked: Sequence[Sequence[int]], outcome: Outcome) -> float | None:

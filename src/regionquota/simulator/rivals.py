@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.simulator.demand import Request, Workload
 from regionquota.simulator.outcome import Outcome
 
 
 class Rule(Protocol):
-    """A request is admitted if what it reserves fits, and counts for what it uses: as one that commits at once."""
+    """A request is admitted if what it reserves fits, and counts for what it uses: as one that commits at once.
+
+    What fits goes by its priority, as it does in the product: by `fills` of the limit, or of a share of it.
+    """
 
     def begin_bin(self) -> None: ...
 
@@ -23,6 +27,7 @@ class OneCounter:
     """The oracle: exact, everywhere at once."""
 
     limit: int
+    fills: QuotaPolicy = DEFAULT_POLICY
     used: int = 0
 
     def begin_bin(self) -> None:
@@ -31,7 +36,7 @@ class OneCounter:
     def advance(self, now: float) -> None: ...
 
     def admits(self, request: Request) -> bool:
-        if self.used + request.units > self.limit:
+        if self.used + request.units > self.fills.may_fill(self.limit, request.priority):
             return False
         self.used += request.used
         return True
@@ -43,6 +48,7 @@ class Slices:
 
     limit: int
     regions: int
+    fills: QuotaPolicy = DEFAULT_POLICY
     used: list[int] = field(default_factory=list)
 
     def begin_bin(self) -> None:
@@ -54,7 +60,8 @@ class Slices:
         return self.limit // self.regions + (region < self.limit % self.regions)
 
     def admits(self, request: Request) -> bool:
-        if self.used[request.region] + request.units > self.slice_of(request.region):
+        most = self.fills.may_fill(self.slice_of(request.region), request.priority)
+        if self.used[request.region] + request.units > most:
             return False
         self.used[request.region] += request.used
         return True
@@ -75,6 +82,7 @@ class ProportionalShare:
     regions: int
     bin_s: float
     cut: Mapping[int, list[tuple[float, float]]] = field(default_factory=dict)
+    fills: QuotaPolicy = DEFAULT_POLICY
     wants: list[float] = field(default_factory=list)
     granted: list[tuple[float, float]] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
@@ -118,7 +126,7 @@ class ProportionalShare:
         share, expires = self.granted[request.region]
         if request.at > expires:
             share = 0.0  # Doorman's safe capacity is for its users to choose; nothing is the safe one
-        if self.used[request.region] + request.units > share:
+        if self.used[request.region] + request.units > self.fills.may_fill(int(share), request.priority):
             return False
         self.used[request.region] += request.used
         return True
@@ -135,6 +143,7 @@ class PullOnShortfall:
     regions: int
     delay_s: float
     cut: Mapping[int, list[tuple[float, float]]] = field(default_factory=dict)
+    fills: QuotaPolicy = DEFAULT_POLICY
     rights: list[int] = field(default_factory=list)
     used: list[int] = field(default_factory=list)
     arriving: list[tuple[float, int, int]] = field(default_factory=list)
@@ -174,7 +183,7 @@ class PullOnShortfall:
 
     def admits(self, request: Request) -> bool:
         region = request.region
-        if self.used[region] + request.units > self.rights[region]:
+        if self.used[region] + request.units > self.fills.may_fill(self.rights[region], request.priority):
             self._pull(region, request.at)
             return False
         self.used[region] += request.used
@@ -191,8 +200,8 @@ def play(work: Workload, rule: Rule) -> Outcome:
             bin_ = int(request.at / work.bin_s)
             rule.begin_bin()
         if rule.admits(request):
-            outcome.admit(bin_, request.region, request.used)
+            outcome.admit(bin_, request)
         else:
-            outcome.deny(bin_, request.region, request.used)
+            outcome.deny(bin_, request)
     outcome.moves = getattr(rule, "moves", 0)
     return outcome

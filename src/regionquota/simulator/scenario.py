@@ -2,7 +2,7 @@
 
 import math
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
@@ -22,6 +22,7 @@ POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
 Seconds = Annotated[float, Meta(ge=0, le=31_536_000)]
 Above0 = Annotated[float, Meta(gt=0, le=31_536_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
 Region = Annotated[str, Meta(pattern=r"^[a-z0-9_-]{1,63}\Z")]
 
 
@@ -37,6 +38,8 @@ class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     region, `factor` times as much in a burst or after a jump. `rates` are units per second of each region.
 
     `requests` is a CSV of single requests instead: time, units reserved, units used on top of a `most` reserved.
+
+    So large a part of the requests, of each region or of those that are named, is of `high` or `low` priority.
     """
 
     trace: str | None = None
@@ -48,6 +51,8 @@ class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     factor: Above0 = 100.0
     clients: Annotated[int, Meta(ge=1, le=1000)] = 45
     scale: Above0 = 1.0
+    high: Share | dict[Region, Share] = 0.0
+    low: Share | dict[Region, Share] = 0.0
     skip: Annotated[int, Meta(ge=0)] = 0
     bins: Annotated[int, Meta(ge=1, le=100_000)] = 288
     bin_s: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
@@ -63,13 +68,16 @@ class RulesPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 class QuotaPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The limit of each bin: so many units, or so many times the mean demand of all regions. `slices`: who holds how
-    much of it in the beginning; left out, nobody has used the quota yet. `regions`: its rules for single regions.
+    much of it in the beginning; left out, nobody has used the quota yet. `regions`: its rules for single regions. The
+    percents are those of its policy.
     """
 
     limit: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] | None = None
     limit_factor: Above0 = 1.5
     slices: dict[Region, Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]] = msgspec.field(default_factory=dict)
     regions: dict[Region, RulesPart] = msgspec.field(default_factory=dict)
+    normal_fill_percent: Percent = 100
+    low_fill_percent: Percent = 100
 
 
 class CoordinatorPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -166,12 +174,15 @@ def checked(plain: object, where: str) -> Scenario:
     if sum(one is not None for one in (demand.trace, demand.requests, demand.shape, demand.rates)) != 1:
         raise InvalidRequest("scenario", f"{where}: demand takes one of trace, requests, shape and rates")
     for field, named in (
-        ("demand.rates", (demand.rates or {}).keys()),
-        ("quota.slices", scenario.quota.slices.keys()),
-        ("quota.regions", scenario.quota.regions.keys()),
+        ("demand.rates", demand.rates or {}),
+        ("demand.high", share_by_region(demand.high, ())),
+        ("demand.low", share_by_region(demand.low, ())),
+        ("quota.slices", scenario.quota.slices),
+        ("quota.regions", scenario.quota.regions),
     ):
-        if strangers := named - scenario.regions.keys():
+        if strangers := named.keys() - scenario.regions.keys():
             raise InvalidRequest("scenario", f"{where}: {field} names {min(strangers)}, which is no region here")
+    _check_priorities(scenario, where)
     if sum(scenario.quota.slices.values()) > (scenario.quota.limit or 0):
         raise InvalidRequest("scenario", f"{where}: quota.slices must not add up to more than quota.limit")
     for name, rules in scenario.quota.regions.items():
@@ -183,6 +194,23 @@ def checked(plain: object, where: str) -> Scenario:
         _check_event(event, f"{where}: events[{number}]", scenario.regions)
     _check_overlaps(scenario.events, where)
     return scenario
+
+
+def share_by_region(share: float | Mapping[str, float], regions: Iterable[str]) -> Mapping[str, float]:
+    return share if isinstance(share, Mapping) else dict.fromkeys(regions, share)
+
+
+def _check_priorities(scenario: Scenario, where: str) -> None:
+    regions = scenario.regions or ("every region",)
+    high, low = (share_by_region(one, regions) for one in (scenario.demand.high, scenario.demand.low))
+    for region in sorted(high.keys() & low.keys()):
+        if high[region] + low[region] > 1:
+            raise InvalidRequest("scenario", f"{where}: demand.high and demand.low of {region} must not be above 1")
+    quota = scenario.quota
+    if quota.low_fill_percent > quota.normal_fill_percent:
+        raise InvalidRequest(
+            "scenario", f"{where}: quota.low_fill_percent must not be above quota.normal_fill_percent: set both"
+        )
 
 
 def _check_event(event: EventPart, where: str, regions: Mapping[str, RegionPart]) -> None:

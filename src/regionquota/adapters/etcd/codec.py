@@ -134,6 +134,8 @@ class _Row(msgspec.Struct, array_like=True):
     seconds: Annotated[float, Meta(ge=0, le=1e9)]
     epoch: Epoch = TIMELESS
     largest: Units = 0
+    denied_high: Units = 0
+    denied_low: Units = 0
 
 
 class _Report(Document):
@@ -201,12 +203,16 @@ def encode_allocation(allocation: Allocation) -> bytes:
 
 
 def policy_out(policy: QuotaPolicy) -> Any:
-    """To be encoded in its place: without rules for regions it is written as before there were any."""
-    if policy.regions:
-        return policy
+    """To be encoded in its place: what came with later releases is left out where it changes nothing."""
     plain = msgspec.to_builtins(policy)
-    del plain["regions"]
+    for name in _LATER:
+        if plain[name] == _DEFAULTS[name]:
+            del plain[name]
     return plain
+
+
+_DEFAULTS: Final = msgspec.to_builtins(DEFAULT_POLICY)
+_LATER: Final = ("regions", "normal_fill_percent", "low_fill_percent")
 
 
 def decode_allocation(key: bytes, raw: bytes) -> Allocation:
@@ -332,6 +338,8 @@ def decode_report(key: bytes, raw: bytes, buckets: Container[int] = ALL_BUCKETS)
             epoch=row.epoch,
             largest=row.largest,
             at=document.at,
+            denied_high=row.denied_high,
+            denied_low=row.denied_low,
         )
         for row in document.rows
         if bucket_of(row.tenant) in buckets
@@ -343,5 +351,6 @@ def _row_out(demand: Demand) -> bytes:
         demand.key.tenant, demand.key.resource, demand.key.scope,
         demand.slice, demand.used, demand.reserved,
         demand.granted, demand.freed, demand.denied, demand.seconds, demand.epoch, demand.largest,
+        demand.denied_high, demand.denied_low,
     )  # fmt: skip
     return _encoder.encode(row)

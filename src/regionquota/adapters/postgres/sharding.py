@@ -11,7 +11,7 @@ from regionquota.core.balances import Writes, turn
 from regionquota.core.counter import Counter
 from regionquota.core.entries import Entry
 from regionquota.core.quota import QuotaKey
-from regionquota.core.shards import may_be_spread, merge, split
+from regionquota.core.shards import may_be_split, merge, split
 from regionquota.core.slice import Holding, leak
 
 
@@ -53,7 +53,7 @@ def laid_out(rows: Sequence[CounterRow], holding: Holding, count: int | None = N
     Versions are those of `rows`, which are not written yet. Rows that go out of use are emptied.
     """
     before = len(rows) or 1
-    shards = (count or before) if may_be_spread(holding) else 1
+    shards = (count or before) if may_be_split(holding, count or before) else 1
     parts = [
         *split(holding, shards),
         *([replace(holding, counter=Counter(), guaranteed=0, lien=0)] * (before - shards)),

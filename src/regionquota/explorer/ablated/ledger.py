@@ -12,6 +12,7 @@ from regionquota.core.corrections import Corrections
 from regionquota.core.counter import Counter
 from regionquota.core.entries import Cause, EntryKind, entries_of
 from regionquota.core.holds import Holds
+from regionquota.core.policy import Priority
 from regionquota.core.reservation import Event, Reservation, State, after
 from regionquota.core.slice import Holding
 
@@ -137,8 +138,8 @@ def _free_before_debt(changed: Counter, amount: int, *, slice_: int = 0, reserve
     )
 
 
-def _open_in_debt(holding: Holding, amount: int, *, own_lien: int, enforced: bool) -> Any:
-    word = admit(holding, amount, own_lien=own_lien, enforced=enforced)
+def _open_in_debt(holding: Holding, amount: int, priority: Priority, *, own_lien: int, enforced: bool) -> Any:
+    word = admit(holding, amount, priority, own_lien=own_lien, enforced=enforced)
     if not isinstance(word, Admitted) and holding.counter.debt:
         beyond = counter.reserve_beyond(holding.counter, amount)
         assert beyond is not None
