@@ -9,7 +9,7 @@ from tests.core.builders import unhurried
 
 from regionquota.core.allocation import LimitSource, VersionedLimit, new_allocation, set_limit
 from regionquota.core.periods import Calendar, Period
-from regionquota.core.policy import DEFAULT_POLICY, Enforcement, QuotaPolicy, Refill, amend
+from regionquota.core.policy import DEFAULT_POLICY, Enforcement, Priority, QuotaPolicy, Refill, amend
 from regionquota.core.quota import MAX_AMOUNT, Kind
 from regionquota.errors import InvalidRequest
 
@@ -134,6 +134,9 @@ def test_where_there_is_no_limit_no_guarantee_is_above_it() -> None:
     "fields",
     [
         {"enforced_percent": -1},
+        {"low_fill_percent": -1},
+        {"normal_fill_percent": 101},
+        {"normal_fill_percent": 50, "low_fill_percent": 51},
         {"enforced_percent": 101},
         {"guarantee": -1},
         {"max_single": MAX_AMOUNT + 1},
@@ -188,3 +191,15 @@ def test_at_the_ends_nobody_or_everybody_is_held_to_the_limit(percent: int, held
 def test_in_between_about_that_part_of_the_requests_is_held_to_the_limit() -> None:
     policy = QuotaPolicy(enforced_percent=10)
     assert 800 < sum(policy.holds_to("acme", f"request-{n}") for n in range(10_000)) < 1200
+
+
+@given(st.integers(0, MAX_AMOUNT), st.integers(0, 100), st.integers(0, 100))
+def test_the_least_slice_for_an_amount_serves_it_and_no_smaller_one_does(amount: int, one: int, other: int) -> None:
+    policy = QuotaPolicy(normal_fill_percent=max(one, other), low_fill_percent=min(one, other))
+    for priority in Priority:
+        least = policy.slice_for(amount, priority)
+        if policy.may_fill(100, priority):
+            assert policy.may_fill(least, priority) >= amount
+            assert not amount or policy.may_fill(least - 1, priority) < amount
+        else:
+            assert least == amount

@@ -122,3 +122,18 @@ def test_the_gallery_in_the_docs_tells_of_every_scenario() -> None:
         assert f"\n## {file.stem}\n" in told
         assert f"(simulations/{file.stem}.svg)" in told
         assert (ROOT / "docs" / "simulations" / f"{file.stem}.svg").exists()
+
+
+def test_the_page_and_the_document_tell_of_priorities_where_there_are_several(found: Report, tmp_path: Path) -> None:
+    assert "By priority" not in page(found)
+    wanted = scenario(demand={"bins": 4, "low": 0.9, "high": 0.1}, quota={"limit_factor": 0.5, "low_fill_percent": 80})
+    work = work_of(wanted)
+    graded = report(wanted, work, {name: play(name, wanted, work) for name in ("oracle", "static")}, ["static"])
+    assert "low priority 80 %" in page(graded)
+    assert "<tr><td>static</td><td>high</td>" in page(graded)
+    (tmp_path / "one.toml").write_text(
+        'name = "one"\nshows = "It shows one."\npolicies = ["ours"]\n[regions]\neu = {}\nus = {}\n'
+        '[demand]\nshape = "flat"\nbins = 4\nmean = 20\nlow = 1.0\n[quota]\nlow_fill_percent = 80\n'
+    )
+    gallery(tmp_path, tmp_path / "told.md")
+    assert re.search(r"at each priority: low [0-9.]+ % \(oracle [0-9.]+ %\)\.", (tmp_path / "told.md").read_text())

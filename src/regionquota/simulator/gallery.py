@@ -5,7 +5,7 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +13,7 @@ from regionquota.errors import InvalidRequest
 from regionquota.simulator.charts import summary_chart
 from regionquota.simulator.demand import with_regions, workload
 from regionquota.simulator.page import stylesheet
-from regionquota.simulator.report import Report, report
+from regionquota.simulator.report import Report, by_priority, report
 from regionquota.simulator.scenario import POLICIES, read_scenario
 from regionquota.simulator.side_by_side import SideBySide
 
@@ -115,9 +115,23 @@ def _story(name: str, found: Report, plots: str) -> str:
         f"\n## {name}\n\n{scenario.shows}\n\n"
         f"{len(work.regions)} regions, {work.bins:,} bins of {work.bin_s:g} s, {len(work.requests):,} requests, limit "
         f"{work.limit:,}{'; ' + events if events else ''}. Ours: {100 * ours.admitted_of_oracle:.2f} %{used}, "
-        f"{ours.false_denials:,} false denials, overshoot {ours.overshoot}.{waits}\n\n"
+        f"{ours.false_denials:,} false denials, overshoot {ours.overshoot}.{waits}{_priorities(found)}\n\n"
         f"![slices and denials of {name}]({plots}/{name}.svg)\n"
     )
+
+
+def _priorities(found: Report) -> str:
+    """What part of each priority was admitted, beside the oracle's, where there are several."""
+    told = found.figures["ours"].by_priority
+    if told is None:
+        return ""
+    best = by_priority(found.oracle) or {}
+    parts = [f"{name} {_admitted(units)} % (oracle {_admitted(best[name])} %)" for name, units in told.items()]
+    return f" Admitted of what was asked for at each priority: {', '.join(parts)}."
+
+
+def _admitted(units: Mapping[str, int]) -> str:
+    return f"{100 * units['admitted'] / max(1, units['admitted'] + units['denied']):.1f}"
 
 
 if __name__ == "__main__":

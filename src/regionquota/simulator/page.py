@@ -29,6 +29,7 @@ def page(found: Report) -> str:
         f'<p class="lead">{escape(scenario.shows)}</p>',
         _what(found),
         _table(found),
+        *_priorities(found),
         *_policies(found),
         *_plots(found),
         _assumptions(found),
@@ -71,6 +72,26 @@ def _table(found: Report) -> str:
         "region was given or gave up units. <b>Jain's index</b>: 1 if every region got the same part of its fair "
         "share.</p>"
     )
+
+
+def _priorities(found: Report) -> list[str]:
+    """Where requests are of several."""
+    rows = "".join(
+        f"<tr{' class=ours' if name == 'ours' else ''}><td>{name}</td><td>{priority}</td>"
+        f"<td>{units['admitted']:,}</td><td>{units['denied']:,}</td></tr>"
+        for name, figures in found.figures.items()
+        for priority, units in (figures.by_priority or {}).items()
+    )
+    if not rows:
+        return []
+    quota = found.scenario.quota
+    text = (
+        f"Requests of normal priority may fill {quota.normal_fill_percent} % of each region's slice, those of low "
+        f"priority {quota.low_fill_percent} %, those of high priority all."
+    )
+    head = "<th>policy</th><th>priority</th><th>admitted</th><th>denied</th>"
+    table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return ["<h2>By priority</h2>", f"<p>{text}</p>", table]
 
 
 def _row(name: str, figures: Figures) -> str:

@@ -129,11 +129,12 @@ def _figures(
         denied_by_region={
             name: sum(row[region] for row in outcome.denied_in) for region, name in enumerate(work.regions)
         },
-        by_priority=_by_priority(outcome),
+        by_priority=by_priority(outcome),
     )
 
 
-def _by_priority(outcome: Outcome) -> Mapping[str, Mapping[str, Any]] | None:
+def by_priority(outcome: Outcome) -> Mapping[str, Mapping[str, Any]] | None:
+    """As `Figures.by_priority`."""
     asked = [priority for priority in Priority if any(priority is of for of, _ in outcome.of)]
     if asked in ([], [Priority.NORMAL]):
         return None
