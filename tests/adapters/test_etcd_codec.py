@@ -51,7 +51,7 @@ AS_JSON = (
     '{"id":"m2","from":"us","to":null,"amount":1,"requested_at":0.0,"believed":0}],"epoch":24321,'
     '"policy":{"calendar":{"period":"month","time_zone":"UTC"},"refill":null,"enforcement":"hard",'
     '"enforced_percent":100,"admission_open":true,"max_single":null,"min_ttl_s":null,"max_ttl_s":null,'
-    '"max_overdraft":null,"parent":null,"guarantee":0,"generation":1,"normal_fill_percent":100,"low_fill_percent":100}}'
+    '"max_overdraft":null,"parent":null,"guarantee":0,"generation":1}}'
 )
 
 
@@ -141,8 +141,17 @@ def test_a_document_of_a_release_without_policies_has_the_default_one() -> None:
 def test_rules_for_regions_are_this_json() -> None:
     rules = {"eu": RegionRules(300, 50, 200), "us": RegionRules(cap=0)}
     raw = encode_allocation(replace(ALLOCATION, policy=QuotaPolicy(regions=rules)))
-    assert raw.endswith(b'"low_fill_percent":100,"regions":{"eu":{"weight":300,"floor":50,"cap":200},"us":{"cap":0}}}}')
+    assert raw.endswith(b'"generation":1,"regions":{"eu":{"weight":300,"floor":50,"cap":200},"us":{"cap":0}}}}')
     assert rules == decode_allocation(KEY, raw).policy.regions
+
+
+def test_percents_that_keep_something_for_higher_priorities_are_this_json() -> None:
+    raw = encode_allocation(replace(ALLOCATION, policy=QuotaPolicy(low_fill_percent=80)))
+    assert raw.endswith(b'"generation":1,"low_fill_percent":80}}')
+    assert (100, 80) == (
+        decode_allocation(KEY, raw).policy.normal_fill_percent,
+        decode_allocation(KEY, raw).policy.low_fill_percent,
+    )
 
 
 def altered(**fields: Any) -> bytes:

@@ -49,12 +49,6 @@ def test_a_denial_says_what_stood_in_the_way(denial: dict[str, Any], is_frozen: 
     assert says in said
 
 
-def test_a_denial_names_its_priority_if_it_is_not_the_usual_one() -> None:
-    denial = denied(8) | {"priority": "high", "kept": 0}
-    said = denial_in_words("us", denial, allocation(100, us=9), is_frozen=False)
-    assert said.startswith("us last denied a request of high priority at 2026-06-15T03:00:00Z: 8 did not fit")
-
-
 def test_a_denial_at_the_cap_says_so() -> None:
     capped = allocation(100, policy=QuotaPolicy(regions={"us": RegionRules(cap=9)}), us=9)
     said = denial_in_words("us", denied(8, pool=50), capped, is_frozen=False)
@@ -65,6 +59,12 @@ def test_a_denial_beside_a_pool_that_is_kept_for_floors_says_so() -> None:
     kept = allocation(100, policy=QuotaPolicy(regions={"eu": RegionRules(floor=50), "us": RegionRules(floor=20)}), us=9)
     said = denial_in_words("us", denied(8, pool=50), kept, is_frozen=False)
     assert said.endswith("and the pool held 50, of which is kept what eu still lacks of a floor")
+
+
+def test_a_denial_names_its_priority_if_it_is_not_the_usual_one() -> None:
+    denial = denied(8) | {"priority": "high", "kept": 0}
+    said = denial_in_words("us", denial, allocation(100, us=9), is_frozen=False)
+    assert said.startswith("us last denied a request of high priority at 2026-06-15T03:00:00Z: 8 did not fit")
 
 
 @pytest.mark.parametrize(

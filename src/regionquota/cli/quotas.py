@@ -41,9 +41,9 @@ Resource = Annotated[str, typer.Argument(help="Resource name, such as vcpu.")]
     "regionquota quota set acme calls 1000 --kind rate --refill 100/60s · "
     "regionquota quota set acme mails 5000 --kind consumable --period day --time-zone Europe/Berlin · "
     "regionquota quota set acme vcpu --enforcement soft · "
-    "regionquota quota set acme tokens --low-fill 80 · "
     "regionquota quota set acme vcpu --region-weight eu=300 --region-floor eu=50 --region-cap us=200 · "
-    "regionquota quota set acme vcpu --region-cap us=none",
+    "regionquota quota set acme vcpu --region-cap us=none · "
+    "regionquota quota set acme tokens --low-fill 80",
 )
 @command
 async def set_(
@@ -70,11 +70,11 @@ async def set_(
     max_overdraft: policies.OverdraftOption = None,
     parent: policies.ParentOption = None,
     guarantee: policies.GuaranteeOption = None,
-    normal_fill: policies.NormalFillOption = None,
-    low_fill: policies.LowFillOption = None,
     region_weight: policies.RegionWeightOption = None,
     region_floor: policies.RegionFloorOption = None,
     region_cap: policies.RegionCapOption = None,
+    normal_fill: policies.NormalFillOption = None,
+    low_fill: policies.LowFillOption = None,
     override: Annotated[bool, typer.Option("--override", help="Set the override, not the plan.")] = False,
     version: Annotated[
         int | None,

@@ -92,11 +92,10 @@ def _need(demand: Demand, newest: Epoch, now: float | None) -> Need:
         in_use = demand.used + demand.reserved
         if growth > 0 and now is not None and demand.at:
             in_use = _grown(in_use, growth, min(now - demand.at, seconds), demand.slice)
-    denied = demand.denied / seconds
     if not demand.denied_high and not demand.denied_low:
-        return Need(in_use, growth, denied, seconds, demand.largest)
+        return Need(in_use, growth, demand.denied / seconds, seconds, demand.largest)
     high, low = _by_priority(demand)
-    return Need(in_use, growth, denied, seconds, demand.largest, high / seconds, low / seconds)
+    return Need(in_use, growth, demand.denied / seconds, seconds, demand.largest, high / seconds, low / seconds)
 
 
 def _grown(in_use: int, growth: float, since: float, slice_: int) -> int:

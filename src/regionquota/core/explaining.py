@@ -61,11 +61,11 @@ class Explained:
     denied: float | None = None
     wants: int | None = None
     size: int | None = None
-    denied_high: float | None = None
-    denied_low: float | None = None
     floor: int = 0
     cap: int | None = None
     rulings: tuple[Ruling, ...] = ()
+    denied_high: float | None = None
+    denied_low: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,11 @@ def explain(
                 denied=None if need is None else need.denied,
                 wants=None if wish is None else wish.want,
                 size=aims.get(region),
-                denied_high=None if need is None else need.denied_high,
-                denied_low=None if need is None else need.denied_low,
                 floor=rules.floor,
                 cap=rules.cap,
                 rulings=tuple(rulings(region)),
+                denied_high=None if need is None else need.denied_high,
+                denied_low=None if need is None else need.denied_low,
             )
         )
     return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s, period_s))

@@ -79,9 +79,9 @@ class QuotaPolicy:
     parent: str | None = None
     guarantee: int = 0
     generation: int = 1
+    regions: Mapping[Region, RegionRules] = field(default_factory=dict, hash=False)
     normal_fill_percent: int = 100
     low_fill_percent: int = 100
-    regions: Mapping[Region, RegionRules] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.enforced_percent <= 100:
@@ -138,10 +138,10 @@ def amend(policy: QuotaPolicy | None, kind: Kind, limit: int | None, changes: Ma
         )
     calendar = _calendar(policy, kind, rest.pop("period", None), rest.pop("time_zone", None))
     refill = _refill(known, kind, limit, rest.pop("refill_amount", None), rest.pop("refill_interval_s", None))
-    _check_fill(known, rest)
     if "regions" in rest:
         said = rest["regions"]
         rest["regions"] = {} if said is None else amend_rules(known.regions, said, limit)
+    _check_fill(known, rest)
     try:
         amended = replace(known, calendar=calendar, refill=refill, **rest)
     except ValueError as error:

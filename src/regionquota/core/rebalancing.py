@@ -8,19 +8,19 @@ evenly stays in the pool, where small limits live altogether.
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Final, TypeAlias
 
 import msgspec
 
 from regionquota.core.allocation import Allocation
-from regionquota.core.demand import LAST_TURN, Need, turn_of
-from regionquota.core.filling import Wish, fill, fill_in_turn
+from regionquota.core.demand import Need
+from regionquota.core.filling import Wish, fill
 from regionquota.core.floors_and_caps import TakesPart
-from regionquota.core.policy import DEFAULT_POLICY, Priority, QuotaPolicy
+from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, Region
 from regionquota.core.region_rules import RegionRules
 from regionquota.core.ruling import ruled, spread_within, with_floors
+from regionquota.core.turns import fill_in_turn, in_turn, without_low
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +129,11 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     pool = int(allocation.limit * policy.pool_share)
-    in_tiers = [wish for wish in wishes.values() if wish.tiers]
-    if capacity - (pool if in_tiers else 0) <= wants:
-        bound = with_floors(raised, capacity) if rules else wishes
-        return fill_in_turn(bound, capacity, pool) if in_tiers else fill(bound, capacity)
+    if any(wish.tiers for wish in wishes.values()):
+        if capacity - pool <= wants:
+            return fill_in_turn(with_floors(raised, capacity) if rules else wishes, capacity, pool)
+    elif capacity <= wants:
+        return fill(with_floors(raised, capacity) if rules else wishes, capacity)
     rest = max(0, capacity - pool - wants)
     return spread_within(wishes, rest) if rules else _spread(wishes, rest)
 
@@ -183,6 +184,15 @@ def wish_of(
     """
     if state.draining:
         return Wish(need.in_use, need.in_use, 0, urgent=False)
+    want = _wanted(need, limit, policy, round_s, ahead_s)
+    wish = Wish(need.in_use, want, state.weight, need.denied > need.denied_low)
+    if quota.low_fill_percent == 100 and not need.denied_high and not need.denied_low:
+        return wish
+    usual = _wanted(without_low(need), limit, policy, round_s, ahead_s)
+    return in_turn(wish, need, usual, min(round_s, need.seconds), quota, max(limit, need.in_use))
+
+
+def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: float | None) -> int:
     in_use = need.in_use
     ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
     growth = need.growth * ahead * policy.growth_rounds if need.growth > 0 else 0.0
@@ -192,23 +202,7 @@ def wish_of(
         wanted = max(wanted, foreseen(need, ahead_s))
     if wanted > limit:
         wanted = min(wanted, max(limit, in_use))
-    wish = Wish(in_use, wanted, state.weight, need.denied > need.denied_low)
-    if quota.low_fill_percent == 100 and not need.denied_high and not need.denied_low:
-        return wish
-    # What is denied at low alone leaves the others all the room that is kept for them: then nothing that grows presses.
-    growth = 0.0 if turn_of(need) == LAST_TURN else need.growth
-    without_low = Need(in_use, growth, max(0.0, need.denied - need.denied_low), need.seconds)
-    usual = wish_of(without_low, state, limit, policy, round_s, ahead_s).want
-    reached = (
-        min(usual, in_use + math.ceil(need.denied_high * ahead)),
-        quota.slice_for(in_use, Priority.NORMAL),
-        quota.slice_for(usual, Priority.NORMAL),
-        quota.slice_for(in_use, Priority.LOW),
-        max(wanted, quota.slice_for(in_use + math.ceil(need.denied_low * ahead), Priority.LOW)),
-    )
-    most = max(limit, in_use)
-    tiers = tuple(accumulate((min(size, most) for size in reached), max))
-    return msgspec.structs.replace(wish, want=tiers[-1], tiers=tiers)
+    return wanted
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:

@@ -104,19 +104,6 @@ def _beyond(entitled: int, donor: _Side, need: Need, period_s: float) -> _Side:
     return replace(donor, left=max(0, donor.left - kept))
 
 
-def _seen_at(
-    turn: int, sides: Mapping[Region, _Side], allocation: Allocation, needs: Mapping[Region, Need]
-) -> Mapping[Region, _Side]:
-    """Who denies at low priority alone gets nothing that is kept for higher ones, here or where it comes from."""
-    if turn != LAST_TURN:
-        return sides
-
-    def left(region: Region) -> int:
-        return max(0, allocation.slice_of(region) - allocation.policy.slice_for(needs[region].in_use, Priority.LOW))
-
-    return {region: replace(side, left=min(side.left, left(region))) for region, side in sides.items()}
-
-
 def _above(floor: int, donor: _Side, slice_: int) -> _Side:
     return replace(donor, left=max(0, min(donor.left, slice_ - floor))) if floor else donor
 
@@ -128,6 +115,19 @@ def _at_most(room: int, given: Mapping[Region, int]) -> Mapping[Region, int]:
         if fits > 0:
             fitting[donor] = fits
     return fitting
+
+
+def _seen_at(
+    turn: int, sides: Mapping[Region, _Side], allocation: Allocation, needs: Mapping[Region, Need]
+) -> Mapping[Region, _Side]:
+    """Who denies at low priority alone gets nothing that is kept for higher ones, here or where it comes from."""
+    if turn != LAST_TURN:
+        return sides
+
+    def left(region: Region) -> int:
+        return max(0, allocation.slice_of(region) - allocation.policy.slice_for(needs[region].in_use, Priority.LOW))
+
+    return {region: replace(side, left=min(side.left, left(region))) for region, side in sides.items()}
 
 
 def _side(slice_: int, need: Need, weight: int) -> _Side:

@@ -130,12 +130,12 @@ def policy(kind: Kind, policy: QuotaPolicy) -> dict[str, Any]:
         "max_overdraft": policy.max_overdraft,
         "parent": policy.parent,
         "guarantee": policy.guarantee,
-        "normal_fill_percent": policy.normal_fill_percent,
-        "low_fill_percent": policy.low_fill_percent,
         "regions": {
             region: {"weight": rules.weight, "floor": rules.floor, "cap": rules.cap}
             for region, rules in policy.regions.items()
         },
+        "normal_fill_percent": policy.normal_fill_percent,
+        "low_fill_percent": policy.low_fill_percent,
     }
     if kind is Kind.CONSUMABLE:
         fields |= {"period": policy.calendar.period.value, "time_zone": policy.calendar.time_zone}

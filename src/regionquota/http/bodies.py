@@ -168,8 +168,6 @@ class PolicyBody(Struct, forbid_unknown_fields=True, frozen=True):
     max_overdraft: Limit | UnsetType | None = UNSET
     parent: Identifier | UnsetType = UNSET
     guarantee: Limit | UnsetType = UNSET
-    normal_fill_percent: Percent | UnsetType = UNSET
-    low_fill_percent: Percent | UnsetType = UNSET
     regions: (
         Annotated[
             dict[str, RegionRulesBody | None],
@@ -181,6 +179,8 @@ class PolicyBody(Struct, forbid_unknown_fields=True, frozen=True):
         | UnsetType
         | None
     ) = UNSET
+    normal_fill_percent: Percent | UnsetType = UNSET
+    low_fill_percent: Percent | UnsetType = UNSET
 
 
 class LimitBody(PolicyBody, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -65,9 +65,9 @@ class Deployment:
         quota = self._scenario.quota
         policy = {
             "period": self._period,
-            "regions": {name: msgspec.structs.asdict(rules) for name, rules in quota.regions.items()},
             "normal_fill_percent": quota.normal_fill_percent,
             "low_fill_percent": quota.low_fill_percent,
+            "regions": {name: msgspec.structs.asdict(rules) for name, rules in quota.regions.items()},
         }
         await put_limit(self._etcd, KEY, Kind.CONSUMABLE, LimitSource.PLAN, VersionedLimit(self._work.limit, 1), policy)
         await self._hand_out()

@@ -68,16 +68,16 @@ class RulesPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 class QuotaPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The limit of each bin: so many units, or so many times the mean demand of all regions. `slices`: who holds how
-    much of it in the beginning; left out, nobody has used the quota yet. The percents are those of its policy;
-    `regions`: its rules for single regions.
+    much of it in the beginning; left out, nobody has used the quota yet. `regions`: its rules for single regions. The
+    percents are those of its policy.
     """
 
     limit: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] | None = None
     limit_factor: Above0 = 1.5
     slices: dict[Region, Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]] = msgspec.field(default_factory=dict)
+    regions: dict[Region, RulesPart] = msgspec.field(default_factory=dict)
     normal_fill_percent: Percent = 100
     low_fill_percent: Percent = 100
-    regions: dict[Region, RulesPart] = msgspec.field(default_factory=dict)
 
 
 class CoordinatorPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -174,13 +174,13 @@ def checked(plain: object, where: str) -> Scenario:
     if sum(one is not None for one in (demand.trace, demand.requests, demand.shape, demand.rates)) != 1:
         raise InvalidRequest("scenario", f"{where}: demand takes one of trace, requests, shape and rates")
     for field, named in (
-        ("demand.rates", (demand.rates or {}).keys()),
-        ("demand.high", share_by_region(demand.high, ()).keys()),
-        ("demand.low", share_by_region(demand.low, ()).keys()),
-        ("quota.slices", scenario.quota.slices.keys()),
-        ("quota.regions", scenario.quota.regions.keys()),
+        ("demand.rates", demand.rates or {}),
+        ("demand.high", share_by_region(demand.high, ())),
+        ("demand.low", share_by_region(demand.low, ())),
+        ("quota.slices", scenario.quota.slices),
+        ("quota.regions", scenario.quota.regions),
     ):
-        if strangers := named - scenario.regions.keys():
+        if strangers := named.keys() - scenario.regions.keys():
             raise InvalidRequest("scenario", f"{where}: {field} names {min(strangers)}, which is no region here")
     _check_priorities(scenario, where)
     if sum(scenario.quota.slices.values()) > (scenario.quota.limit or 0):

@@ -203,12 +203,16 @@ def encode_allocation(allocation: Allocation) -> bytes:
 
 
 def policy_out(policy: QuotaPolicy) -> Any:
-    """To be encoded in its place: without rules for regions it is written as before there were any."""
-    if policy.regions:
-        return policy
+    """To be encoded in its place: what came with later releases is left out where it changes nothing."""
     plain = msgspec.to_builtins(policy)
-    del plain["regions"]
+    for name in _LATER:
+        if plain[name] == _DEFAULTS[name]:
+            del plain[name]
     return plain
+
+
+_DEFAULTS: Final = msgspec.to_builtins(DEFAULT_POLICY)
+_LATER: Final = ("regions", "normal_fill_percent", "low_fill_percent")
 
 
 def decode_allocation(key: bytes, raw: bytes) -> Allocation:
