@@ -18,7 +18,7 @@ class Demand:
     most that anybody asked for at once; `at` is the region's time of these words, in seconds since 1970, 0 if unknown.
 
     `freed` are units given back in that time (release, expiry, negative adjustment); `epoch` is the accounting
-    period of `used`.
+    period of `used`. `expected`, `deviation`: what it foresees (`forecast.Foreseen`), 0 if it learnt nothing.
     """
 
     key: QuotaKey
@@ -32,16 +32,22 @@ class Demand:
     epoch: Epoch = TIMELESS
     largest: int = 0
     at: float = 0.0
+    expected: float = 0.0
+    deviation: float = 0.0
 
 
 class Need(NamedTuple):
-    """One region's state in one quota, as the planner takes it. Rates are units per second, seen over `seconds`."""
+    """One region's state in one quota, as the planner takes it. Rates are units per second, seen over `seconds`;
+    `expected` and `deviation` are foreseen (`forecast.Foreseen`), 0 if nothing is.
+    """
 
     in_use: int = 0
     growth: float = 0.0
     denied: float = 0.0
     seconds: float = math.inf
     largest: int = 0
+    expected: float = 0.0
+    deviation: float = 0.0
 
 
 def needs(
@@ -49,8 +55,8 @@ def needs(
 ) -> Mapping[QuotaKey, Mapping[Region, Need]]:
     """Sum up what the several servers of each region said; what they said a while ago as it will be `now`.
 
-    Balances come out of one database, so the largest word is taken; rates are each server's own and add up. What was
-    in use in an accounting epoch that is over for anybody is so no more.
+    Balances and what is foreseen come out of one database, so the largest word is taken; rates are each server's own
+    and add up. What was in use in an accounting epoch that is over for anybody is so no more.
     """
     said = list(reports)
     newest: dict[QuotaKey, Epoch] = {}
@@ -61,7 +67,8 @@ def needs(
     for region, demand in said:
         seconds = max(demand.seconds, 1e-3)
         in_use = _in_use(demand, seconds, now) if demand.epoch == newest[demand.key] else 0
-        word = Need(in_use, (demand.granted - demand.freed) / seconds, demand.denied / seconds, seconds, demand.largest)
+        growth, denied = (demand.granted - demand.freed) / seconds, demand.denied / seconds
+        word = Need(in_use, growth, denied, seconds, demand.largest, demand.expected, demand.deviation)
         regions = summed[demand.key]
         known = regions.get(region)
         regions[region] = word if known is None else _added(known, word)
@@ -88,4 +95,6 @@ def _added(one: Need, other: Need) -> Need:
         one.denied + other.denied,
         max(one.seconds, other.seconds),
         max(one.largest, other.largest),
+        max(one.expected, other.expected),
+        max(one.deviation, other.deviation),
     )

@@ -7,26 +7,32 @@ evenly stays in the pool, where small limits live altogether.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
+from regionquota.core.forecast import together
 from regionquota.core.quota import MAX_AMOUNT, Region
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`pool_share` of the limit is kept for claims while the needs fit. Nothing below `smallest_move_share` of the
-    limit is moved, but for a region that denies, drains, or has to give up a lowered limit; nothing below
-    `idle_move_share` to a region that has what it needs, or a third of that once nobody asks for anything.
+    """`pool_share` of the limit is kept for claims while the needs fit; once regions have learnt how much their demand
+    scatters, what that calls for, from `smallest_pool_share` to `largest_pool_share`.
+
+    Nothing below `smallest_move_share` of the limit is moved, but for a region that denies, drains, or has to give up
+    a lowered limit; nothing below `idle_move_share` to a region that has what it needs, or a third of that once nobody
+    asks for anything.
 
     A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of a Poisson
     arrival of that size, and what was denied in a round.
     """
 
     pool_share: float = 0.1
+    smallest_pool_share: float = 0.02
+    largest_pool_share: float = 0.2
     smallest_move_share: float = 0.01
     idle_move_share: float = 0.1
     growth_rounds: float = 1.5
@@ -57,15 +63,19 @@ class Plan:
 
 NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
+_POOL_STEP: Final = math.sqrt(2)
+_MICRO: Final = 1_000_000
 
 
 class Wish(NamedTuple):
-    """`floor` is in use and never asked for; `want` is at least that."""
+    """`floor` is in use and never asked for; `want` is at least that. `expected`, `deviation`: see `Need`."""
 
     floor: int
     want: int
     weight: int
     urgent: bool
+    expected: float = 0.0
+    deviation: float = 0.0
 
 
 def plan(
@@ -98,7 +108,7 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
     """The size that each region with a wish should have."""
     kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
     capacity = allocation.limit - allocation.retired_units - kept
-    pool = int(allocation.limit * policy.pool_share)
+    pool = pool_target(allocation.limit, wishes.values(), policy)
     floors = sum(wish.floor for wish in wishes.values())
     wants = sum(wish.want for wish in wishes.values())
     if capacity <= floors:
@@ -107,6 +117,29 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
     if capacity <= wants:
         return _fill(wishes, capacity)
     return _spread(wishes, max(0, capacity - pool - wants))
+
+
+def pool_target(limit: int, wishes: Iterable[Wish], policy: Policy) -> int:
+    """Units to keep in the pool while the needs fit: what the regions' busy minutes ask beyond the mean.
+
+    In steps, so that what is learnt anew moves nothing as long as it is about the same.
+    """
+    deviation = together([wish.deviation for wish in wishes])
+    if not deviation or not limit:
+        return int(limit * policy.pool_share)
+    smallest, largest = policy.smallest_pool_share, policy.largest_pool_share
+    share = min(max(deviation / limit, smallest), largest)
+    if smallest < share < largest:
+        share = _POOL_STEP ** math.floor(math.log(share, _POOL_STEP))
+    return int(limit * min(max(share, smallest), largest))
+
+
+def with_pool(policy: Policy, fixed: float | None, smallest: float, largest: float) -> Policy:
+    """Shares of the limit: `fixed`, whatever is learnt, or None."""
+    if fixed is not None:
+        return replace(policy, pool_share=fixed, smallest_pool_share=fixed, largest_pool_share=fixed)
+    unlearnt = min(max(policy.pool_share, smallest), largest)
+    return replace(policy, pool_share=unlearnt, smallest_pool_share=smallest, largest_pool_share=largest)
 
 
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
@@ -132,13 +165,24 @@ def wish_of(
     margin = policy.variance * math.sqrt(need.in_use)
     extra = math.ceil(growth + margin + need.denied * ahead)
     wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
-    return Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > 0)
+    want = min(wanted, max(limit, need.in_use))
+    return Wish(need.in_use, want, state.weight, need.denied > 0, need.expected, need.deviation)
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
-    """Everybody has what they want; the rest is spread by weight."""
+    """Everybody has what they want; the rest is spread by weight, half of it by weight times what is expected.
+
+    By what is expected alone, a region without a past would be left with nothing.
+    """
+    learnt = rest // 2 if any(wish.expected * wish.weight for wish in wishes.values()) else 0
+    rest -= learnt
     weights = sum(wish.weight for wish in wishes.values())
-    return {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
+    found = {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
+    if not learnt:
+        return found
+    expecting = {region: wish.weight * math.ceil(wish.expected * _MICRO) for region, wish in wishes.items()}
+    expected = sum(expecting.values())
+    return {region: size + learnt * expecting[region] // expected for region, size in found.items()}
 
 
 def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:

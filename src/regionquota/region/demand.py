@@ -19,6 +19,8 @@ class _Tally:
     freed: int = 0
     denied: int = 0
     largest: int = 0
+    learnt: tuple[int, int] = (0, 0)
+    """Of granted and denied, what was taken by `take_asked`."""
 
 
 _NOTHING: Final = _Tally()
@@ -80,6 +82,8 @@ class DemandMeter:
     _tallies: dict[QuotaKey, _Tally] = field(default_factory=dict)
     _touched: dict[QuotaKey, None] = field(default_factory=dict)
     _before: "Tallied | None" = None
+    _learns: bool = False
+    _asked_before: dict[QuotaKey, tuple[int, int]] = field(default_factory=dict)
 
     def touch(self, key: QuotaKey) -> None:
         """Something about the holding changed, such as its slice."""
@@ -111,9 +115,25 @@ class DemandMeter:
     def take(self, now: float) -> Tallied:
         """What was counted; starts counting anew."""
         seconds = max(now - self.since, 0.0)
+        if self._learns:
+            self._asked_before = self.take_asked()
         tallies, self._tallies, self.since = self._tallies, {}, now
         self._before = Tallied(tallies, seconds, now)
         return self._before
+
+    def learn(self) -> None:
+        """From now on `take_asked` is called now and then."""
+        self._learns = True
+
+    def take_asked(self) -> dict[QuotaKey, tuple[int, int]]:
+        """Units granted and denied since it was last called, whatever was reported meanwhile."""
+        asked, self._asked_before = self._asked_before, {}
+        for key, tally in self._tallies.items():
+            (granted, denied), (had_granted, had_denied) = tally.learnt, asked.get(key, (0, 0))
+            tally.learnt = tally.granted, tally.denied
+            if tally.learnt != (granted, denied):
+                asked[key] = had_granted + tally.granted - granted, had_denied + tally.denied - denied
+        return asked
 
     def rate(self, key: QuotaKey, now: float) -> float:
         """Units asked for per second, since the report before the last."""

@@ -40,6 +40,7 @@ LARGEST_REPORT: Final = 1024 * 1024
 Units = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
 Revision = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
 Epoch = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Foreseen = Annotated[float, Meta(ge=0, le=1e18)]
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_BYTES, pattern=r"^[^\x00-\x1f\x7f-\x9f]+\Z")]
 
 
@@ -133,6 +134,8 @@ class _Row(msgspec.Struct, array_like=True):
     seconds: Annotated[float, Meta(ge=0, le=1e9)]
     epoch: Epoch = TIMELESS
     largest: Units = 0
+    expected: Foreseen = 0.0
+    deviation: Foreseen = 0.0
 
 
 class _Report(Document):
@@ -316,6 +319,8 @@ def decode_report(key: bytes, raw: bytes, buckets: Container[int] = ALL_BUCKETS)
             epoch=row.epoch,
             largest=row.largest,
             at=document.at,
+            expected=row.expected,
+            deviation=row.deviation,
         )
         for row in document.rows
         if bucket_of(row.tenant) in buckets
@@ -327,5 +332,6 @@ def _row_out(demand: Demand) -> bytes:
         demand.key.tenant, demand.key.resource, demand.key.scope,
         demand.slice, demand.used, demand.reserved,
         demand.granted, demand.freed, demand.denied, demand.seconds, demand.epoch, demand.largest,
+        demand.expected, demand.deviation,
     )  # fmt: skip
     return _encoder.encode(row)

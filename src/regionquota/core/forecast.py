@@ -1,0 +1,124 @@
+"""What a quota will be asked for in a region within the next hour, by the same hours of the days before.
+
+Advisory, as all of demand is. Nothing is set by hand: the past says how much, and how much it scatters.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from regionquota.core.quota import QuotaKey
+
+DAYS: Final = 14
+"""So many are looked back at, and kept."""
+HOURS_A_DAY: Final = 24
+MINUTES_AN_HOUR: Final = 60
+_MOST: Final = 1e18
+"""Units and units per second that are told at most: more than any limit."""
+
+
+class Counted(NamedTuple):
+    """Units that were asked for in (a part of) an hour; `peak` are those of its busiest minute."""
+
+    granted: int = 0
+    denied: int = 0
+    peak: int = 0
+
+
+class Foreseen(NamedTuple):
+    """`expected`: units per second over the next hour, `deviation`: units that a busy minute asks beyond the mean.
+
+    0: nothing is known, or nothing was ever asked for.
+    """
+
+    expected: float = 0.0
+    deviation: float = 0.0
+
+
+NOTHING: Final = Foreseen()
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """`since` is when the first hour began in which anything was asked for. An hour since then that is not among
+    `hours`, by their begin, asked for nothing.
+    """
+
+    key: QuotaKey
+    since: float
+    hours: Mapping[float, Counted] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the past says of the hour that begins at `hour`, and of the one after it."""
+
+    hour: float
+    this: Foreseen
+    next: Foreseen
+
+    def at(self, now: float, hour_s: float) -> Foreseen:
+        """Over the hour that begins `now`. An outlook that is an hour old still tells of the hour it ends with."""
+        passed = min(max(0.0, (now - self.hour) / hour_s), 1.0)
+        return Foreseen(
+            _told(self.this.expected + passed * (self.next.expected - self.this.expected)),
+            _told(self.this.deviation + passed * (self.next.deviation - self.this.deviation)),
+        )
+
+
+def hour_of(now: float, hour_s: float) -> float:
+    """When the hour that `now` lies in began."""
+    return math.floor(now / hour_s) * hour_s
+
+
+def hours_to_recall(hour: float, hour_s: float) -> Sequence[float]:
+    """The begins of all hours that tell of `hour` and the next one."""
+    return [
+        hour + (ahead - day * HOURS_A_DAY) * hour_s for day in range(1, DAYS + 1) for ahead in (0, 1)
+    ]  # fmt: skip
+
+
+def outlook(past: Past, hour: float, hour_s: float) -> Outlook | None:
+    """None: nothing is known from the same hours of any day."""
+    this, after = (_of_days_before(past, hour + ahead * hour_s, hour_s) for ahead in (0, 1))
+    if this is None and after is None:
+        return None
+    return Outlook(hour, this or after or NOTHING, after or this or NOTHING)
+
+
+def _of_days_before(past: Past, hour: float, hour_s: float) -> Foreseen | None:
+    """The mean of the days: so many days ago counts that part of what yesterday does."""
+    days = [
+        (1 / day, past.hours.get(begin, _UNASKED))
+        for day in range(1, DAYS + 1)
+        if (begin := hour - day * HOURS_A_DAY * hour_s) >= past.since
+    ]
+    if not days:
+        return None
+    weights = sum(weight for weight, _ in days)
+    expected = sum(weight * _asked(counted) for weight, counted in days) / weights / hour_s
+    deviation = sum(weight * _beyond_the_mean(counted) for weight, counted in days) / weights
+    return Foreseen(expected, deviation)
+
+
+_UNASKED: Final = Counted()
+
+
+def _asked(counted: Counted) -> int:
+    """What was denied counts at most as much as was granted: callers that repeat themselves are no demand."""
+    return counted.granted + min(counted.denied, counted.granted)
+
+
+def _beyond_the_mean(counted: Counted) -> float:
+    return max(0.0, min(counted.peak, _asked(counted)) - _asked(counted) / MINUTES_AN_HOUR)
+
+
+def _told(value: float) -> float:
+    """Two digits: what drifts by less is no news."""
+    return float(f"{min(value, _MOST):.2g}")
+
+
+def together(deviations: Collection[float]) -> float:
+    """Of several regions, whose busy minutes do not come at the same time."""
+    return math.hypot(*deviations)
