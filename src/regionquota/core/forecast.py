@@ -19,15 +19,27 @@ _MOST: Final = 1e18
 
 
 class Counted(NamedTuple):
-    """Units that were asked for in (a part of) an hour; `peak` are those of its busiest minute."""
+    """Units that were asked for, and given back, in (a part of) an hour; `peak` are those asked for in its busiest
+    minute.
+    """
 
     granted: int = 0
+    freed: int = 0
     denied: int = 0
     peak: int = 0
 
+    def plus(self, other: "Counted") -> "Counted":
+        return Counted(
+            self.granted + other.granted,
+            self.freed + other.freed,
+            self.denied + other.denied,
+            self.peak + other.peak,
+        )
+
 
 class Foreseen(NamedTuple):
-    """`expected`: units per second over the next hour, `deviation`: units that a busy minute asks beyond the mean.
+    """`expected`: units per second by which what is in use grows within the next hour, `deviation`: units that a busy
+    minute asks for beyond the mean.
 
     0: nothing is known, or nothing was ever asked for.
     """
@@ -97,9 +109,9 @@ def _of_days_before(past: Past, hour: float, hour_s: float) -> Foreseen | None:
     if not days:
         return None
     weights = sum(weight for weight, _ in days)
-    expected = sum(weight * _asked(counted) for weight, counted in days) / weights / hour_s
+    expected = sum(weight * (_asked(counted) - counted.freed) for weight, counted in days) / weights / hour_s
     deviation = sum(weight * _beyond_the_mean(counted) for weight, counted in days) / weights
-    return Foreseen(expected, deviation)
+    return Foreseen(max(0.0, expected), deviation)
 
 
 _UNASKED: Final = Counted()

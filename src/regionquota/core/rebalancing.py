@@ -64,17 +64,19 @@ class Plan:
 NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
 _POOL_STEP: Final = math.sqrt(2)
-_MICRO: Final = 1_000_000
+HOUR_S: Final = 3600.0
 
 
 class Wish(NamedTuple):
-    """`floor` is in use and never asked for; `want` is at least that. `expected`, `deviation`: see `Need`."""
+    """`floor` is in use and never asked for; `want` is at least that. `learnt` is what the next hour, or the rest of
+    the period, is expected to ask beyond it; for `deviation` see `Need`.
+    """
 
     floor: int
     want: int
     weight: int
     urgent: bool
-    expected: float = 0.0
+    learnt: int = 0
     deviation: float = 0.0
 
 
@@ -92,8 +94,10 @@ def plan(
     """
     known = [region for region in needs if region in regions and not regions[region].frozen]
     ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
+    hour_s = HOUR_S if period_s is None else min(HOUR_S, period_s)
     wishes = {
-        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s) for region in known
+        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s, hour_s)
+        for region in known
     }
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
@@ -152,9 +156,16 @@ def foreseen(need: Need, seconds: float) -> int:
 
 
 def wish_of(
-    need: Need, state: RegionState, limit: int, policy: Policy, round_s: float, ahead_s: float | None = None
+    need: Need,
+    state: RegionState,
+    limit: int,
+    policy: Policy,
+    round_s: float,
+    ahead_s: float | None = None,
+    hour_s: float = HOUR_S,
 ) -> Wish:
-    """`ahead_s`: some weigh more than others, and want so long ahead what they are entitled to.
+    """`ahead_s`: some weigh more than others, and want so long ahead what they are entitled to. `hour_s`: so long ahead
+    counts what is learnt.
 
     By what is wanted of the next round alone, the others would be served first all the time.
     """
@@ -166,23 +177,27 @@ def wish_of(
     extra = math.ceil(growth + margin + need.denied * ahead)
     wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
     want = min(wanted, max(limit, need.in_use))
-    return Wish(need.in_use, want, state.weight, need.denied > 0, need.expected, need.deviation)
+    learnt = 0
+    if need.expected:
+        learnt = max(0, min(need.in_use + int(min(need.expected * hour_s, MAX_AMOUNT)), limit) - want)
+    return Wish(need.in_use, want, state.weight, need.denied > 0, learnt, need.deviation)
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
-    """Everybody has what they want; the rest is spread by weight, half of it by weight times what is expected.
+    """Everybody has what they want; up to half of the rest goes where more is expected, the others by weight.
 
-    By what is expected alone, a region without a past would be left with nothing.
+    By what is expected alone, a region without a past could be left with nothing.
     """
-    learnt = rest // 2 if any(wish.expected * wish.weight for wish in wishes.values()) else 0
-    rest -= learnt
     weights = sum(wish.weight for wish in wishes.values())
+    expected = sum(wish.learnt for wish in wishes.values() if wish.weight)
+    learnt = min(expected, rest // 2)
+    rest -= learnt
     found = {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
     if not learnt:
         return found
-    expecting = {region: wish.weight * math.ceil(wish.expected * _MICRO) for region, wish in wishes.items()}
-    expected = sum(expecting.values())
-    return {region: size + learnt * expecting[region] // expected for region, size in found.items()}
+    foreseeing = {region: wish._replace(floor=0, want=wish.learnt) for region, wish in wishes.items() if wish.weight}
+    more = _fill(foreseeing, learnt)
+    return {region: size + more.get(region, 0) for region, size in found.items()}
 
 
 def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from regionquota.core.demand import Demand
 from regionquota.core.quota import QuotaKey
@@ -13,14 +13,22 @@ MAX_QUOTAS: Final = 1_000
 """Quotas in one report: about 150 kB, and some 10 ms of work. The busiest are named."""
 
 
+Counts: TypeAlias = tuple[int, int, int]
+"""Units granted, freed and denied."""
+
+
 @dataclass(slots=True)
 class _Tally:
     granted: int = 0
     freed: int = 0
     denied: int = 0
     largest: int = 0
-    learnt: tuple[int, int] = (0, 0)
-    """Of granted and denied, what was taken by `take_asked`."""
+    taken: Counts = (0, 0, 0)
+    """By `take_counted`."""
+
+    @property
+    def counts(self) -> Counts:
+        return self.granted, self.freed, self.denied
 
 
 _NOTHING: Final = _Tally()
@@ -83,7 +91,7 @@ class DemandMeter:
     _touched: dict[QuotaKey, None] = field(default_factory=dict)
     _before: "Tallied | None" = None
     _learns: bool = False
-    _asked_before: dict[QuotaKey, tuple[int, int]] = field(default_factory=dict)
+    _counted_before: dict[QuotaKey, Counts] = field(default_factory=dict)
 
     def touch(self, key: QuotaKey) -> None:
         """Something about the holding changed, such as its slice."""
@@ -116,24 +124,29 @@ class DemandMeter:
         """What was counted; starts counting anew."""
         seconds = max(now - self.since, 0.0)
         if self._learns:
-            self._asked_before = self.take_asked()
+            self._counted_before = self.take_counted()
         tallies, self._tallies, self.since = self._tallies, {}, now
         self._before = Tallied(tallies, seconds, now)
         return self._before
 
     def learn(self) -> None:
-        """From now on `take_asked` is called now and then."""
+        """From now on `take_counted` is called now and then."""
         self._learns = True
 
-    def take_asked(self) -> dict[QuotaKey, tuple[int, int]]:
-        """Units granted and denied since it was last called, whatever was reported meanwhile."""
-        asked, self._asked_before = self._asked_before, {}
+    def take_counted(self) -> dict[QuotaKey, Counts]:
+        """Units granted, freed and denied since it was last called, whatever was reported meanwhile."""
+        counted, self._counted_before = self._counted_before, {}
         for key, tally in self._tallies.items():
-            (granted, denied), (had_granted, had_denied) = tally.learnt, asked.get(key, (0, 0))
-            tally.learnt = tally.granted, tally.denied
-            if tally.learnt != (granted, denied):
-                asked[key] = had_granted + tally.granted - granted, had_denied + tally.denied - denied
-        return asked
+            now, taken = tally.counts, tally.taken
+            if now != taken:
+                before = counted.get(key, (0, 0, 0))
+                counted[key] = (
+                    before[0] + now[0] - taken[0],
+                    before[1] + now[1] - taken[1],
+                    before[2] + now[2] - taken[2],
+                )
+                tally.taken = now
+        return counted
 
     def rate(self, key: QuotaKey, now: float) -> float:
         """Units asked for per second, since the report before the last."""

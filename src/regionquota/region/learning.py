@@ -24,6 +24,9 @@ AT_ONCE: Final = 200
 """Quotas that are written, and that are recalled, in one step: those that were asked for most."""
 
 
+_NOTHING: Final = Counted()
+
+
 class Learning:
     """`step` is to be made every minute (a sixtieth of `hour_s`).
 
@@ -66,12 +69,12 @@ class Learning:
             self._peaks_of, self._peaks = hour, {}
         if len(self._peaks) >= MAX_PEAKS:
             self._peaks.clear()
-        for key, (granted, denied) in self._meter.take_asked().items():
-            known, before, asked = self._pending.get(key, Counted()), self._peaks.get(key, 0), granted + denied
-            raised = max(0, asked - before)
+        for key, (granted, freed, denied) in self._meter.take_counted().items():
+            asked = granted + denied
+            raised = max(0, asked - self._peaks.get(key, 0))
             if raised:
                 self._peaks[key] = asked
-            self._pending[key] = Counted(known.granted + granted, known.denied + denied, known.peak + raised)
+            self._pending[key] = self._pending.get(key, _NOTHING).plus(Counted(granted, freed, denied, raised))
         self._pending = dict(_most_asked(self._pending, MAX_QUOTAS))
 
     async def _write(self, hour: float) -> None:

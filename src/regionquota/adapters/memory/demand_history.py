@@ -13,8 +13,7 @@ class MemoryDemandHistory:
     async def add(self, hour: float, counted: Mapping[QuotaKey, Counted]) -> None:
         for key, one in counted.items():
             hours = self._hours.setdefault(key, {})
-            known = hours.get(hour, Counted())
-            hours[hour] = Counted(known.granted + one.granted, known.denied + one.denied, known.peak + one.peak)
+            hours[hour] = hours.get(hour, Counted()).plus(one)
 
     async def recall(self, keys: Collection[QuotaKey], hours: Collection[float]) -> Sequence[Past]:
         return [
