@@ -14,6 +14,8 @@ DAYS: Final = 14
 """So many are looked back at, and kept."""
 HOURS_A_DAY: Final = 24
 MINUTES_AN_HOUR: Final = 60
+_TODAY: Final = 2 / 3
+"""So much of what today differs by from the days before, in this hour and the last one, is expected to go on."""
 _MOST: Final = 1e18
 """Units and units per second that are told at most: more than any limit."""
 
@@ -64,19 +66,22 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What the past says of the hour that begins at `hour`, and of the one after it."""
+    """Made at `made`: what the days before say of the hour that begins at `hour`, and of the one after it; `today` are
+    the units per second to be added to what they expect.
+    """
 
+    made: float
     hour: float
     this: Foreseen
     next: Foreseen
+    today: float = 0.0
 
     def at(self, now: float, hour_s: float) -> Foreseen:
-        """Over the hour that begins `now`. An outlook that is an hour old still tells of the hour it ends with."""
+        """Over the hour that begins `now`. An outlook that is too old tells of the hour it ends with."""
         passed = min(max(0.0, (now - self.hour) / hour_s), 1.0)
-        return Foreseen(
-            _told(self.this.expected + passed * (self.next.expected - self.this.expected)),
-            _told(self.this.deviation + passed * (self.next.deviation - self.this.deviation)),
-        )
+        expected = self.this.expected + passed * (self.next.expected - self.this.expected) + self.today
+        deviation = self.this.deviation + passed * (self.next.deviation - self.this.deviation)
+        return Foreseen(_told(max(0.0, expected)), _told(deviation))
 
 
 def hour_of(now: float, hour_s: float) -> float:
@@ -84,19 +89,24 @@ def hour_of(now: float, hour_s: float) -> float:
     return math.floor(now / hour_s) * hour_s
 
 
-def hours_to_recall(hour: float, hour_s: float) -> Sequence[float]:
-    """The begins of all hours that tell of `hour` and the next one."""
-    return [
-        hour + (ahead - day * HOURS_A_DAY) * hour_s for day in range(1, DAYS + 1) for ahead in (0, 1)
-    ]  # fmt: skip
+def hours_to_recall(now: float, hour_s: float) -> Sequence[float]:
+    """The begins of all hours that an outlook made `now` is made of."""
+    hour = hour_of(now, hour_s)
+    before = [hour + (ahead - day * HOURS_A_DAY) * hour_s for day in range(1, DAYS + 1) for ahead in (-1, 0, 1)]
+    return [*before, hour - hour_s, hour]
 
 
-def outlook(past: Past, hour: float, hour_s: float) -> Outlook | None:
-    """None: nothing is known from the same hours of any day."""
-    this, after = (_of_days_before(past, hour + ahead * hour_s, hour_s) for ahead in (0, 1))
-    if this is None and after is None:
+def outlook(past: Past, now: float, hour_s: float) -> Outlook | None:
+    """None: nothing is known of these hours of any day before."""
+    hour = hour_of(now, hour_s)
+    last, this, after = (_of_days_before(past, hour + ahead * hour_s, hour_s) for ahead in (-1, 0, 1))
+    if this is None or after is None:
         return None
-    return Outlook(hour, this or after or NOTHING, after or this or NOTHING)
+    passed = now - hour
+    usual = ((last or this).expected * hour_s + this.expected * passed) / (hour_s + passed)
+    lately = sum(_net(past.hours.get(begin, _UNASKED)) for begin in (hour - hour_s, hour)) / (hour_s + passed)
+    today = _TODAY * (lately - usual) if past.since < hour else 0.0
+    return Outlook(now, hour, this, after, today)
 
 
 def _of_days_before(past: Past, hour: float, hour_s: float) -> Foreseen | None:
@@ -109,12 +119,16 @@ def _of_days_before(past: Past, hour: float, hour_s: float) -> Foreseen | None:
     if not days:
         return None
     weights = sum(weight for weight, _ in days)
-    expected = sum(weight * (_asked(counted) - counted.freed) for weight, counted in days) / weights / hour_s
+    expected = sum(weight * _net(counted) for weight, counted in days) / weights / hour_s
     deviation = sum(weight * _beyond_the_mean(counted) for weight, counted in days) / weights
-    return Foreseen(max(0.0, expected), deviation)
+    return Foreseen(expected, deviation)
 
 
 _UNASKED: Final = Counted()
+
+
+def _net(counted: Counted) -> int:
+    return _asked(counted) - counted.freed
 
 
 def _asked(counted: Counted) -> int:

@@ -18,6 +18,8 @@ from regionquota.region.demand import MAX_QUOTAS, DemandMeter
 HOUR_S: Final = 3600.0
 MINUTE_S: Final = 60.0
 """Between two steps; what is asked for in one is what a busy minute is told by."""
+LOOKS_AN_HOUR: Final = 6
+"""How often it is looked up what the past says of a quota."""
 MAX_PEAKS: Final = 10_000
 """Quotas whose busiest minute of this hour is remembered; beyond it all are forgotten."""
 AT_ONCE: Final = 200
@@ -51,7 +53,7 @@ class Learning:
         """Of a quota that is told of; what is asked here for the first time is recalled in the next step."""
         self._told[key] = None
         known = self._outlooks.get(key)
-        return NOTHING if known is None or now - known.hour > 2 * self._hour_s else known.at(now, self._hour_s)
+        return NOTHING if known is None or now - known.made > self._hour_s else known.at(now, self._hour_s)
 
     async def step(self) -> None:
         """Raises `StoreUnavailable`."""
@@ -59,7 +61,7 @@ class Learning:
         hour = hour_of(now, self._hour_s)
         self._count(hour)
         await self._write(hour)
-        await self._recall(hour)
+        await self._recall(now)
 
     def _count(self, hour: float) -> None:
         """The minute that is over. A busier one than all before it in this hour raises the peak by the difference, so
@@ -92,19 +94,19 @@ class Learning:
         for key in written:
             del self._pending[key]
 
-    async def _recall(self, hour: float) -> None:
-        """What is told of and was not looked up in this hour."""
+    async def _recall(self, now: float) -> None:
+        """What is told of, and was looked up too long ago."""
         told, self._told = self._told, {}
-        for key in self._outlooks.keys() - told.keys():
-            if self._looked_at[key] < hour:
-                del self._outlooks[key], self._looked_at[key]
-        wanted = list(islice((key for key in told if self._looked_at.get(key) != hour), AT_ONCE))
+        old = now - self._hour_s / LOOKS_AN_HOUR
+        for key in [key for key, at in self._looked_at.items() if at <= old and key not in told]:
+            del self._outlooks[key], self._looked_at[key]
+        wanted = list(islice((key for key in told if self._looked_at.get(key, old) <= old), AT_ONCE))
         if not wanted:
             return
-        found = await self._history.recall(wanted, hours_to_recall(hour, self._hour_s))
-        outlooks = {past.key: outlook(past, hour, self._hour_s) for past in found}
+        found = await self._history.recall(wanted, hours_to_recall(now, self._hour_s))
+        outlooks = {past.key: outlook(past, now, self._hour_s) for past in found}
         for key in wanted:
-            self._looked_at[key] = hour
+            self._looked_at[key] = now
             self._outlooks[key] = outlooks.get(key)
 
 

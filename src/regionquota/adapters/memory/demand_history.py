@@ -26,4 +26,6 @@ class MemoryDemandHistory:
         old = sorted(((hour, key) for key, hours in self._hours.items() for hour in hours if hour < before))[:most]
         for hour, key in old:
             del self._hours[key][hour]
+            if not self._hours[key]:
+                del self._hours[key]
         return len(old)
