@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import typer
 
+from regionquota.bootstrap.clock import SystemClock
 from regionquota.bootstrap.coordinator import policy_of
 from regionquota.bootstrap.operator import operator
 from regionquota.cli.frame import (
@@ -22,7 +23,7 @@ from regionquota.cli.frame import (
 )
 from regionquota.cli.region_servers import RegionServer, region_servers
 from regionquota.config import Config
-from regionquota.coordinator.rounds import state_of
+from regionquota.coordinator.rounds import period_left, state_of
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import needs
 from regionquota.core.explaining import Explained, Explanation, explain, lasts
@@ -59,7 +60,14 @@ async def why(
         records = await connected.directory.regions()
         words = [(region, word) for region, word in await connected.directory.demand() if word.key == key]
     states = {name: state_of(stored.record) for name, stored in records.items()}
-    found = explain(allocation, needs(words).get(key, {}), states, policy_of(settings), settings.coordinator.interval_s)
+    found = explain(
+        allocation,
+        needs(words).get(key, {}),
+        states,
+        policy_of(settings),
+        settings.coordinator.interval_s,
+        period_left(allocation, SystemClock().now()),
+    )
     denials = await _denials(settings, key)
     if json:
         print_json(_plain(key, revision, allocation, found, denials))
@@ -109,6 +117,7 @@ def _plain(
             "grants": dict(found.next.grants),
             "moves": [{"from": move.source, "to": move.target, "amount": move.amount} for move in found.next.moves],
         },
+        "pool_target": {"units": found.pool, "scatters": found.scatters, "why": pool_in_words(allocation, found)},
         "last_denials": dict(denials),
     }
 
@@ -117,7 +126,18 @@ def _show(
     key: QuotaKey, revision: int, allocation: Allocation, found: Explanation, frozen: Mapping[Region, Frozen]
 ) -> None:
     print_table(
-        ("region", "slice", "in use", "per s", "denied per s", "lasts", "wants", "next size", "weight"),
+        (
+            "region",
+            "slice",
+            "in use",
+            "per s",
+            "denied per s",
+            "expected per s",
+            "lasts",
+            "wants",
+            "next size",
+            "weight",
+        ),
         (
             (
                 one.region,
@@ -125,6 +145,7 @@ def _show(
                 one.in_use,
                 _number(one.rate),
                 _number(one.denied),
+                _number(one.expected or None),
                 _time(one),
                 one.wants,
                 one.size,
@@ -137,6 +158,7 @@ def _show(
     for one in found.regions:
         since = f" ({frozen_in_words(frozen[one.region])})" if one.region in frozen else ""
         out.print(f"{one.region}: {one.situation.value}{since}", highlight=False, markup=False)
+    out.print(pool_in_words(allocation, found), highlight=False, markup=False)
     steps = [f"grant {amount:,} to {region}" for region, amount in found.next.grants.items()]
     steps += [f"ask {move.source} for {move.amount:,} for {move.target or 'the pool'}" for move in found.next.moves]
     out.print(f"the next plan would {', '.join(steps) or 'change nothing'}", highlight=False, markup=False)
@@ -148,6 +170,16 @@ def in_words(allocation: Allocation) -> str:
     rest = f"{pool:,} in the pool" if pool >= 0 else f"{-pool:,} above it still to be given back"
     retired = f", {allocation.retired_units:,} retired with evicted regions" if allocation.retired else ""
     return f"{limit}, {rest}{retired}"
+
+
+def pool_in_words(allocation: Allocation, found: Explanation) -> str:
+    share = f" ({found.pool / allocation.limit:.0%} of the limit)" if allocation.limit else ""
+    why = (
+        f"busy minutes ask {found.scatters:,.0f} beyond the mean"
+        if found.scatters
+        else "nothing is learnt of bursts yet"
+    )
+    return f"while the needs fit the pool is to hold {found.pool:,}{share}: {why}"
 
 
 def frozen_in_words(frozen: Frozen) -> str:

@@ -7,8 +7,9 @@ from enum import StrEnum
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
+from regionquota.core.forecast import together
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import Plan, Policy, RegionState, plan, sizes, wish_of
+from regionquota.core.rebalancing import Plan, Policy, RegionState, plan, pool_target, sizes, wishes_of
 
 
 class Situation(StrEnum):
@@ -20,12 +21,15 @@ class Situation(StrEnum):
     DRAINING = "draining: keeps what it uses, the rest goes to the others"
     COLLECTING = "even what is in use exceeds the limit: gives back what it does not use"
     SCARCE = "not everybody can have what they want: what is not in use is shared by weight, up to what each wants"
-    CONTENT = "gets what it wants, and its part of the rest by weight"
+    CONTENT = "gets what it wants, and its part of the rest by what is expected there, and by weight"
 
 
 @dataclass(frozen=True, slots=True)
 class Explained:
-    """`wants` is what is in use and what is expected until the next round; `size` what the next plan aims at."""
+    """`wants` is what is in use and what is expected until the next round; `size` what the next plan aims at.
+
+    `expected` is learnt: units per second over the next hour, 0 if nothing is known of it.
+    """
 
     region: Region
     situation: Situation
@@ -36,12 +40,19 @@ class Explained:
     denied: float | None = None
     wants: int | None = None
     size: int | None = None
+    expected: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
+    """`pool` is what the next plan would keep in the pool, where the needs fit; `scatters` the units that busy minutes
+    ask beyond the mean, by which it is chosen, 0 if nothing is known of them.
+    """
+
     regions: tuple[Explained, ...]
     next: Plan
+    pool: int
+    scatters: float
 
 
 def explain(
@@ -50,13 +61,10 @@ def explain(
     regions: Mapping[Region, RegionState],
     policy: Policy,
     round_s: float,
+    period_s: float | None = None,
 ) -> Explanation:
     """By the planner's own functions: it says what a round would do with this demand, not what one has done."""
-    wishes = {
-        region: wish_of(need, regions[region], allocation.limit, policy, round_s)
-        for region, need in needs.items()
-        if region in regions and not regions[region].frozen
-    }
+    wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     aims = sizes(allocation, wishes, policy)
     shared = _shared(
         allocation, sum(wish.floor for wish in wishes.values()), sum(w.want for w in wishes.values()), wishes
@@ -75,9 +83,15 @@ def explain(
                 denied=None if need is None else need.denied,
                 wants=None if wish is None else wish.want,
                 size=aims.get(region),
+                expected=None if need is None else need.expected,
             )
         )
-    return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s))
+    return Explanation(
+        tuple(found),
+        plan(allocation, needs, regions, policy, round_s, period_s),
+        pool_target(allocation.limit, wishes.values(), policy),
+        together([wish.deviation for wish in wishes.values()]),
+    )
 
 
 def _shared(allocation: Allocation, floors: int, wants: int, wishes: Mapping[Region, object]) -> Situation:

@@ -92,13 +92,7 @@ def plan(
 
     `period_s` is left of the accounting period, None if it has no end.
     """
-    known = [region for region in needs if region in regions and not regions[region].frozen]
-    ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
-    hour_s = HOUR_S if period_s is None else min(HOUR_S, period_s)
-    wishes = {
-        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s, hour_s)
-        for region in known
-    }
+    wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
     idle = max(1, int(allocation.limit * policy.idle_move_share))
@@ -106,6 +100,24 @@ def plan(
         idle = _idle_at_rest(idle)
     draining = {region for region in wishes if regions[region].draining}
     return _emit(allocation, wanted, wishes, draining, smallest, idle)
+
+
+def wishes_of(
+    allocation: Allocation,
+    needs: Mapping[Region, Need],
+    regions: Mapping[Region, RegionState],
+    policy: Policy,
+    round_s: float,
+    period_s: float | None = None,
+) -> Mapping[Region, Wish]:
+    """Of the regions that are planned for, see `plan`."""
+    known = [region for region in needs if region in regions and not regions[region].frozen]
+    ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
+    hour_s = HOUR_S if period_s is None else min(HOUR_S, period_s)
+    return {
+        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s, hour_s)
+        for region in known
+    }
 
 
 def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
@@ -184,13 +196,13 @@ def wish_of(
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
-    """Everybody has what they want; up to half of the rest goes where more is expected, the others by weight.
+    """Everybody has what they want; of the rest, up to three quarters go where more is expected, the others by weight.
 
     By what is expected alone, a region without a past could be left with nothing.
     """
     weights = sum(wish.weight for wish in wishes.values())
     expected = sum(wish.learnt for wish in wishes.values() if wish.weight)
-    learnt = min(expected, rest // 2)
+    learnt = min(expected, rest - rest // 4)
     rest -= learnt
     found = {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
     if not learnt:
