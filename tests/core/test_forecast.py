@@ -83,7 +83,7 @@ def test_an_hour_without_a_count_asked_for_nothing() -> None:
     assert foreseen(days(2, since=4)).expected < foreseen(days(2)).expected
 
 
-def test_it_goes_over_from_this_hour_to_the_next() -> None:
+def test_it_goes_over_into_what_is_expected_an_hour_later() -> None:
     found = Outlook(HOUR, HOUR, Foreseen(1.0, 10.0), Foreseen(3.0, 20.0))
     told = [found.at(HOUR + passed * HOUR_S, HOUR_S) for passed in (-1, 0, 0.5, 1, 2)]
     assert [(1, 10), (1, 10), (2, 15), (3, 20), (3, 20)] == told
@@ -115,4 +115,13 @@ def test_hours_of_a_day_are_recalled_for_two_weeks_and_the_last_two() -> None:
     recalled = hours_to_recall(NOON, HOUR_S)
     assert HOUR == hour_of(NOON, HOUR_S) == max(recalled)
     assert HOUR - 14 * DAY_S - HOUR_S == min(recalled)
-    assert 14 * 3 + 2 == len(set(recalled))
+    assert 14 * 4 + 2 == len(set(recalled))
+
+
+def test_the_next_two_hours_count_alike() -> None:
+    hours = {
+        hour: Counted(3600 * n) for n, hour in enumerate(range(int(HOUR - DAY_S), int(HOUR - DAY_S) + 10800, 3600))
+    }
+    found = outlook(Past(KEY, HOUR - DAY_S, dict(hours)), HOUR, HOUR_S)
+    assert found is not None
+    assert (0.5, 1.5) == (found.this.expected, found.next.expected)

@@ -161,7 +161,7 @@ def test_what_is_expected_takes_from_nobody_what_is_wanted_now(
 
 
 def test_where_more_is_expected_more_of_the_rest_lies() -> None:
-    wants = {"eu": Need(100, expected=0.1), "us": Need(100, expected=0.02)}
+    wants = {"eu": Need(100, expected=0.05), "us": Need(100, expected=0.01)}
     policy = Policy(variance=0, idle_move_share=0)
     after = carried_out(split(1000), plan(split(1000), wants, everybody, policy, ROUND_S), wants)
     assert {"eu": 100 + 360 + 134, "us": 100 + 72 + 134} == after.slices

@@ -1,4 +1,4 @@
-"""What a quota will be asked for in a region within the next hour, by the same hours of the days before.
+"""What a quota will be asked for in a region within the next two hours, by the same hours of the days before.
 
 Advisory, as all of demand is. Nothing is set by hand: the past says how much, and how much it scatters.
 """
@@ -12,8 +12,11 @@ from regionquota.core.quota import QuotaKey
 
 DAYS: Final = 14
 """So many are looked back at, and kept."""
+HOURS_AHEAD: Final = 2
 HOURS_A_DAY: Final = 24
 MINUTES_AN_HOUR: Final = 60
+_AROUND: Final = range(-1, HOURS_AHEAD + 1)
+"""Hours before and after the present one of which the days before are asked."""
 _TODAY: Final = 2 / 3
 """So much of what today differs by from the days before, in this hour and the last one, is expected to go on."""
 _MOST: Final = 1e18
@@ -40,8 +43,8 @@ class Counted(NamedTuple):
 
 
 class Foreseen(NamedTuple):
-    """`expected`: units per second by which what is in use grows within the next hour, `deviation`: units that a busy
-    minute asks for beyond the mean.
+    """`expected`: units per second by which what is in use grows within the next `HOURS_AHEAD`, `deviation`: units that
+    a busy minute asks for beyond the mean.
 
     0: nothing is known, or nothing was ever asked for.
     """
@@ -66,8 +69,8 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Made at `made`: what the days before say of the hour that begins at `hour`, and of the one after it; `today` are
-    the units per second to be added to what they expect.
+    """Made at `made`: what the days before say of the `HOURS_AHEAD` from `hour` on, and from an hour later on; `today`
+    are the units per second to be added to what they expect.
     """
 
     made: float
@@ -77,7 +80,7 @@ class Outlook:
     today: float = 0.0
 
     def at(self, now: float, hour_s: float) -> Foreseen:
-        """Over the hour that begins `now`. An outlook that is too old tells of the hour it ends with."""
+        """From `now` on. An outlook that is too old tells of the time it ends with."""
         passed = min(max(0.0, (now - self.hour) / hour_s), 1.0)
         expected = self.this.expected + passed * (self.next.expected - self.this.expected) + self.today
         deviation = self.this.deviation + passed * (self.next.deviation - self.this.deviation)
@@ -92,21 +95,28 @@ def hour_of(now: float, hour_s: float) -> float:
 def hours_to_recall(now: float, hour_s: float) -> Sequence[float]:
     """The begins of all hours that an outlook made `now` is made of."""
     hour = hour_of(now, hour_s)
-    before = [hour + (ahead - day * HOURS_A_DAY) * hour_s for day in range(1, DAYS + 1) for ahead in (-1, 0, 1)]
+    before = [hour + (ahead - day * HOURS_A_DAY) * hour_s for day in range(1, DAYS + 1) for ahead in _AROUND]
     return [*before, hour - hour_s, hour]
 
 
 def outlook(past: Past, now: float, hour_s: float) -> Outlook | None:
     """None: nothing is known of these hours of any day before."""
     hour = hour_of(now, hour_s)
-    last, this, after = (_of_days_before(past, hour + ahead * hour_s, hour_s) for ahead in (-1, 0, 1))
-    if this is None or after is None:
+    last, this, *later = (_of_days_before(past, hour + ahead * hour_s, hour_s) for ahead in _AROUND)
+    if this is None:
         return None
     passed = now - hour
     usual = ((last or this).expected * hour_s + this.expected * passed) / (hour_s + passed)
     lately = sum(_net(past.hours.get(begin, _UNASKED)) for begin in (hour - hour_s, hour)) / (hour_s + passed)
     today = _TODAY * (lately - usual) if past.since < hour else 0.0
-    return Outlook(now, hour, this, after, today)
+    ahead = [one for one in (this, *later) if one is not None]
+    return Outlook(now, hour, _mean(ahead[:HOURS_AHEAD]), _mean(ahead[1:]), today)
+
+
+def _mean(several: Sequence[Foreseen]) -> Foreseen:
+    return Foreseen(
+        sum(one.expected for one in several) / len(several), sum(one.deviation for one in several) / len(several)
+    )
 
 
 def _of_days_before(past: Past, hour: float, hour_s: float) -> Foreseen | None:

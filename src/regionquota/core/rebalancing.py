@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
-from regionquota.core.forecast import together
+from regionquota.core.forecast import HOURS_AHEAD, together
 from regionquota.core.quota import MAX_AMOUNT, Region
 
 
@@ -64,12 +64,12 @@ class Plan:
 NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
 _POOL_STEP: Final = math.sqrt(2)
-HOUR_S: Final = 3600.0
+FORESEEN_S: Final = 3600.0 * HOURS_AHEAD
 
 
 class Wish(NamedTuple):
-    """`floor` is in use and never asked for; `want` is at least that. `learnt` is what the next hour, or the rest of
-    the period, is expected to ask beyond it; for `deviation` see `Need`.
+    """`floor` is in use and never asked for; `want` is at least that. `learnt` is what the next hours, or the rest of
+    the period, are expected to ask beyond it; for `deviation` see `Need`.
     """
 
     floor: int
@@ -113,9 +113,9 @@ def wishes_of(
     """Of the regions that are planned for, see `plan`."""
     known = [region for region in needs if region in regions and not regions[region].frozen]
     ahead_s = None if period_s is None or weigh_the_same(regions[region] for region in known) else period_s
-    hour_s = HOUR_S if period_s is None else min(HOUR_S, period_s)
+    foreseen_s = FORESEEN_S if period_s is None else min(FORESEEN_S, period_s)
     return {
-        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s, hour_s)
+        region: wish_of(needs[region], regions[region], allocation.limit, policy, round_s, ahead_s, foreseen_s)
         for region in known
     }
 
@@ -174,10 +174,10 @@ def wish_of(
     policy: Policy,
     round_s: float,
     ahead_s: float | None = None,
-    hour_s: float = HOUR_S,
+    foreseen_s: float = FORESEEN_S,
 ) -> Wish:
-    """`ahead_s`: some weigh more than others, and want so long ahead what they are entitled to. `hour_s`: so long ahead
-    counts what is learnt.
+    """`ahead_s`: some weigh more than others, and want so long ahead what they are entitled to. `foreseen_s`: so long
+    ahead counts what is learnt.
 
     By what is wanted of the next round alone, the others would be served first all the time.
     """
@@ -191,7 +191,7 @@ def wish_of(
     want = min(wanted, max(limit, need.in_use))
     learnt = 0
     if need.expected:
-        learnt = max(0, min(need.in_use + int(min(need.expected * hour_s, MAX_AMOUNT)), limit) - want)
+        learnt = max(0, min(need.in_use + int(min(need.expected * foreseen_s, MAX_AMOUNT)), limit) - want)
     return Wish(need.in_use, want, state.weight, need.denied > 0, learnt, need.deviation)
 
 
