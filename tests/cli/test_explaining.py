@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 from tests.core.builders import allocation
 
-from regionquota.cli.explaining import denial_in_words, frozen_in_words, in_words
+from regionquota.cli.explaining import denial_in_words, frozen_in_words, in_words, pool_in_words
 from regionquota.core.allocation import Allocation
+from regionquota.core.explaining import Explanation
+from regionquota.core.rebalancing import NOTHING
 from regionquota.ports import Frozen, FrozenBy
 
 
@@ -45,3 +47,16 @@ def test_a_limit_that_was_cut_says_what_is_still_owned_above_it(known: Allocatio
 def test_a_freeze_says_since_when_and_why() -> None:
     said = frozen_in_words(Frozen(FrozenBy.LIVENESS, 1_781_492_400.0, "no sign of life from any of its servers"))
     assert "by liveness since 2026-06-15T03:00:00.000Z: no sign of life from any of its servers" == said
+
+
+@pytest.mark.parametrize(
+    ("limit", "pool", "scatters", "says"),
+    [
+        (1000, 88, 101.3, "the pool is to hold 88 (9% of the limit): busy minutes ask 101 beyond the mean"),
+        (1000, 100, 0.0, "the pool is to hold 100 (10% of the limit): nothing is learnt of bursts yet"),
+        (0, 0, 0.0, "the pool is to hold 0: nothing is learnt of bursts yet"),
+    ],
+)
+def test_what_the_pool_is_to_hold_and_why(limit: int, pool: int, scatters: float, says: str) -> None:
+    found = Explanation((), NOTHING, pool, scatters)
+    assert f"while the needs fit {says}" == pool_in_words(allocation(limit), found)

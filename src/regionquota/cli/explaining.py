@@ -158,7 +158,8 @@ def _show(
     for one in found.regions:
         since = f" ({frozen_in_words(frozen[one.region])})" if one.region in frozen else ""
         out.print(f"{one.region}: {one.situation.value}{since}", highlight=False, markup=False)
-    out.print(pool_in_words(allocation, found), highlight=False, markup=False)
+    if not allocation.unlimited:
+        out.print(pool_in_words(allocation, found), highlight=False, markup=False)
     steps = [f"grant {amount:,} to {region}" for region, amount in found.next.grants.items()]
     steps += [f"ask {move.source} for {move.amount:,} for {move.target or 'the pool'}" for move in found.next.moves]
     out.print(f"the next plan would {', '.join(steps) or 'change nothing'}", highlight=False, markup=False)
@@ -173,6 +174,7 @@ def in_words(allocation: Allocation) -> str:
 
 
 def pool_in_words(allocation: Allocation, found: Explanation) -> str:
+    """Of a limited quota."""
     share = f" ({found.pool / allocation.limit:.0%} of the limit)" if allocation.limit else ""
     why = (
         f"busy minutes ask {found.scatters:,.0f} beyond the mean"
