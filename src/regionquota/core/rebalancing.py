@@ -196,20 +196,21 @@ def wish_of(
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
-    """Everybody has what they want; of the rest, up to three quarters go where more is expected, the others by weight.
+    """Everybody has what they want; of the rest, up to nine tenths go where more is expected, the others by weight.
 
     By what is expected alone, a region without a past could be left with nothing.
     """
     weights = sum(wish.weight for wish in wishes.values())
     expected = sum(wish.learnt for wish in wishes.values() if wish.weight)
-    learnt = min(expected, rest - rest // 4)
+    learnt = min(expected, rest - rest // 10)
     rest -= learnt
     found = {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
     if not learnt:
         return found
-    foreseeing = {region: wish._replace(floor=0, want=wish.learnt) for region, wish in wishes.items() if wish.weight}
-    more = _fill(foreseeing, learnt)
-    return {region: size + more.get(region, 0) for region, size in found.items()}
+    return {
+        region: size + (learnt * wishes[region].learnt // expected if wishes[region].weight else 0)
+        for region, size in found.items()
+    }
 
 
 def _fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
