@@ -124,7 +124,6 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
     """The size that each region with a wish should have."""
     kept = sum(size for region, size in allocation.slices.items() if region not in wishes)
     capacity = allocation.limit - allocation.retired_units - kept
-    pool = pool_target(allocation.limit, wishes.values(), policy)
     floors = sum(wish.floor for wish in wishes.values())
     wants = sum(wish.want for wish in wishes.values())
     if capacity <= floors:
@@ -132,6 +131,7 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
     if capacity <= wants:
         return _fill(wishes, capacity)
+    pool = pool_target(allocation.limit, wishes.values(), policy)
     return _spread(wishes, max(0, capacity - pool - wants))
 
 
@@ -140,9 +140,10 @@ def pool_target(limit: int, wishes: Iterable[Wish], policy: Policy) -> int:
 
     In steps, so that what is learnt anew moves nothing as long as it is about the same.
     """
-    deviation = together([wish.deviation for wish in wishes])
-    if not deviation or not limit:
+    deviations = [wish.deviation for wish in wishes if wish.deviation]
+    if not deviations or not limit:
         return int(limit * policy.pool_share)
+    deviation = together(deviations)
     smallest, largest = policy.smallest_pool_share, policy.largest_pool_share
     share = min(max(deviation / limit, smallest), largest)
     if smallest < share < largest:
@@ -189,9 +190,9 @@ def wish_of(
     extra = math.ceil(growth + margin + need.denied * ahead)
     wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
     want = min(wanted, max(limit, need.in_use))
-    learnt = 0
-    if need.expected:
-        learnt = max(0, min(need.in_use + int(min(need.expected * foreseen_s, MAX_AMOUNT)), limit) - want)
+    if not need.expected and not need.deviation:
+        return Wish(need.in_use, want, state.weight, need.denied > 0)
+    learnt = max(0, min(need.in_use + int(min(need.expected * foreseen_s, MAX_AMOUNT)), limit) - want)
     return Wish(need.in_use, want, state.weight, need.denied > 0, learnt, need.deviation)
 
 
@@ -200,11 +201,17 @@ def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
 
     By what is expected alone, a region without a past could be left with nothing.
     """
-    weights = sum(wish.weight for wish in wishes.values())
-    expected = sum(wish.learnt for wish in wishes.values() if wish.weight)
-    learnt = min(expected, rest - rest // 10)
-    rest -= learnt
-    found = {region: wish.want + (rest * wish.weight // weights if weights else 0) for region, wish in wishes.items()}
+    weights = expected = learnt = 0
+    for wish in wishes.values():
+        weights += wish.weight
+        if wish.learnt and wish.weight:
+            expected += wish.learnt
+    if not weights:
+        return {region: wish.want for region, wish in wishes.items()}
+    if expected:
+        learnt = min(expected, rest - rest // 10)
+        rest -= learnt
+    found = {region: wish.want + rest * wish.weight // weights for region, wish in wishes.items()}
     if not learnt:
         return found
     return {
