@@ -6,6 +6,7 @@ Advisory, as all of demand is. Nothing is set by hand: the past says how much, a
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median_low
 from typing import Final, NamedTuple
 
 from regionquota.core.quota import QuotaKey
@@ -120,18 +121,18 @@ def _mean(several: Sequence[Foreseen]) -> Foreseen:
 
 
 def _of_days_before(past: Past, hour: float, hour_s: float) -> Foreseen | None:
-    """The mean of the days: so many days ago counts that part of what yesterday does."""
+    """What is usual: the median of the days, so that one day's burst is not expected on the next. Busy minutes are
+    averaged, so that it does count there.
+    """
     days = [
-        (1 / day, past.hours.get(begin, _UNASKED))
+        past.hours.get(begin, _UNASKED)
         for day in range(1, DAYS + 1)
         if (begin := hour - day * HOURS_A_DAY * hour_s) >= past.since
     ]
     if not days:
         return None
-    weights = sum(weight for weight, _ in days)
-    expected = sum(weight * _net(counted) for weight, counted in days) / weights / hour_s
-    deviation = sum(weight * _beyond_the_mean(counted) for weight, counted in days) / weights
-    return Foreseen(expected, deviation)
+    deviation = sum(_beyond_the_mean(counted) for counted in days) / len(days)
+    return Foreseen(median_low(_net(counted) for counted in days) / hour_s, deviation)
 
 
 _UNASKED: Final = Counted()
