@@ -23,8 +23,8 @@ class Policy:
     scatters, what that calls for, from `smallest_pool_share` to `largest_pool_share`.
 
     Nothing below `smallest_move_share` of the limit is moved, but for a region that denies, drains, or has to give up
-    a lowered limit; nothing below `idle_move_share` to a region that has what it needs, or a third of that once nobody
-    asks for anything.
+    a lowered limit; nothing below `idle_move_share` to a region that has what it needs and is expected to need, or
+    a third of that once nobody asks for anything.
 
     A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of a Poisson
     arrival of that size, and what was denied in a round.
@@ -259,7 +259,7 @@ def _emit(
         owned, wish = allocation.slice_of(region), wishes[region]
         if size > owned:
             takes[region] = size - owned
-            useful_from[region] = 1 if wish.urgent else idle if owned >= wish.want else smallest
+            useful_from[region] = 1 if wish.urgent else idle if owned >= wish.want + wish.learnt else smallest
         elif size < owned:
             gives[region] = owned - size
     pool = allocation.pool
