@@ -164,7 +164,7 @@ def test_keys_that_contradict_each_other_are_refused(file: Path) -> None:
     file.write_text('[etcd]\nkey_file = "k"\n')
     assert "etcd.cert_file and etcd.key_file go together: set both, or neither" == refusal(file)
     file.write_text("[planner]\nsmallest_pool_share = 0.3\n")
-    assert "planner.smallest_pool_share must not exceed planner.largest_pool_share, got 0.3 > 0.2" == refusal(file)
+    assert "planner.smallest_pool_share must not exceed planner.largest_pool_share, got 0.3 > 0.1" == refusal(file)
 
 
 def test_a_region_needs_a_name_and_operators_need_regions() -> None:

@@ -54,9 +54,9 @@ def test_how_long_it_lasts() -> None:
 
 
 def test_what_is_expected_and_what_the_pool_is_to_hold() -> None:
-    found = why({"eu": Need(10, expected=0.01, deviation=30.0), "us": Need(10, deviation=40.0)})
+    found = why({"eu": Need(10, expected=0.01, deviation=9.0), "us": Need(10, deviation=12.0)})
     assert {"eu": 0.01, "us": 0.0, "ap": None} == {one.region: one.expected for one in found.regions}
-    assert (37, 50.0) == (found.pool, found.scatters)
+    assert (13, 15.0) == (found.pool, found.scatters)
     assert (30, 0.0) == ((unlearnt := why({"eu": Need(10)})).pool, unlearnt.scatters)
 
 

@@ -161,7 +161,7 @@ class CoordinatorConfig:
 class PlannerConfig:
     pool_share: Share | None = None
     smallest_pool_share: Share = 0.02
-    largest_pool_share: Share = 0.2
+    largest_pool_share: Share = 0.1
     smallest_move_share: Share = 0.01
     idle_move_share: Share = 0.1
     growth_rounds: Factor = 1.5

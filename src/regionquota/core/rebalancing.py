@@ -32,7 +32,7 @@ class Policy:
 
     pool_share: float = 0.1
     smallest_pool_share: float = 0.02
-    largest_pool_share: float = 0.2
+    largest_pool_share: float = 0.1
     smallest_move_share: float = 0.01
     idle_move_share: float = 0.1
     growth_rounds: float = 1.5
