@@ -63,7 +63,7 @@ CREATE TABLE public.hourly_demand (
 )
 WITH (fillfactor='70');
 
-COMMENT ON TABLE public.hourly_demand IS 'Advisory: nothing is admitted or refused by it, and it may lack a minute. Kept for 14 days.';
+COMMENT ON TABLE public.hourly_demand IS 'Advisory: nothing is admitted or refused by it, and it may lack a minute. Kept for 15 days.';
 
 COMMENT ON COLUMN public.hourly_demand.hour IS 'When the hour began.';
 

@@ -11,7 +11,7 @@ CREATE TABLE hourly_demand (
     PRIMARY KEY (tenant_id, resource, scope, hour)
 ) WITH (fillfactor = 70);
 CREATE INDEX hourly_demand_by_age ON hourly_demand (hour);
-COMMENT ON TABLE hourly_demand IS 'Advisory: nothing is admitted or refused by it, and it may lack a minute. Kept for 14 days.';
+COMMENT ON TABLE hourly_demand IS 'Advisory: nothing is admitted or refused by it, and it may lack a minute. Kept for 15 days.';
 COMMENT ON COLUMN hourly_demand.hour IS 'When the hour began.';
 COMMENT ON COLUMN hourly_demand.freed IS 'Units given back: released, expired, adjusted downwards.';
 COMMENT ON COLUMN hourly_demand.denied IS 'Units that did not fit; what was asked for again counts again.';
