@@ -163,6 +163,8 @@ def test_keys_that_contradict_each_other_are_refused(file: Path) -> None:
     assert "service.default_ttl_s must not exceed service.max_ttl_s, got 61 > 60" == refusal(file)
     file.write_text('[etcd]\nkey_file = "k"\n')
     assert "etcd.cert_file and etcd.key_file go together: set both, or neither" == refusal(file)
+    file.write_text("[planner]\nsmallest_pool_share = 0.3\n")
+    assert "planner.smallest_pool_share must not exceed planner.largest_pool_share, got 0.3 > 0.1" == refusal(file)
 
 
 def test_a_region_needs_a_name_and_operators_need_regions() -> None:

@@ -222,27 +222,28 @@ def test_a_presence_is_this_json() -> None:
 DEMAND = Demand(
     QuotaKey("acme", "vcpu"),
     slice=10, used=7, reserved=1, granted=3, freed=1, denied=2, seconds=4.5, epoch=24_317, largest=2, at=NOON,
-    denied_high=1, denied_low=1,
+    denied_high=1, denied_low=1, expected=0.5, deviation=40.0,
 )  # fmt: skip
 
 
 def test_a_report_is_this_json() -> None:
-    raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2,1,1]],"at":1781524800.0}'
+    row = b'"acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2,1,1,0.5,40.0'
+    raw = b'{"v":1,"region":"eu","rows":[[' + row + b']],"at":1781524800.0}'
     assert [raw] == list(encode_report("eu", [DEMAND]))
     assert ("eu", [DEMAND]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_columns_of_a_later_release_are_passed_over() -> None:
-    raw = (
-        b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2,1,1,"more"]],"at":1781524800.0}'
-    )
+    row = b'"acme","vcpu","global",10,7,1,3,1,2,4.5,24317,2,1,1,0.5,40.0,"more"'
+    raw = b'{"v":1,"region":"eu","rows":[[' + row + b']],"at":1781524800.0}'
     assert ("eu", [DEMAND]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_columns_that_an_earlier_release_does_not_know_have_a_default() -> None:
     raw = b'{"v":1,"region":"eu","rows":[["acme","vcpu","global",10,7,1,3,1,2,4.5]]}'
-    older = replace(DEMAND, epoch=0, largest=0, at=0.0, denied_high=0, denied_low=0)
-    assert ("eu", [older]) == decode_report(b"demand/eu/host-1/0000", raw)
+    later = {"denied_high": 0, "denied_low": 0, "expected": 0.0, "deviation": 0.0}
+    known = replace(DEMAND, epoch=0, largest=0, at=0.0, **later)
+    assert ("eu", [known]) == decode_report(b"demand/eu/host-1/0000", raw)
 
 
 def test_a_report_of_nothing_is_one_part() -> None:

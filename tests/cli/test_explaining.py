@@ -8,15 +8,17 @@ from tests.core.builders import QUOTA, allocation, at
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.bootstrap.coordinator import policy_of
-from regionquota.cli.explaining import denial_in_words, frozen_in_words, in_words, next_plan
+from regionquota.cli.explaining import denial_in_words, frozen_in_words, in_words, next_plan, pool_in_words
 from regionquota.config import Config
 from regionquota.coordinator.leading import Led
 from regionquota.coordinator.rounds import run_round
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand
+from regionquota.core.explaining import Explanation
 from regionquota.core.periods import epoch_of
 from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Kind
+from regionquota.core.rebalancing import NOTHING
 from regionquota.core.region_rules import RegionRules
 from regionquota.ports import Frozen, FrozenBy, RegionRecord
 
@@ -112,3 +114,16 @@ async def test_what_the_next_plan_does_is_what_a_round_does_to_the_end_of_a_peri
     moved = [(move.source, move.target, move.amount) for _, move in done.moves]
     assert granted or moved
     assert (granted, moved) == (dict(said.grants), [(one.source, one.target, one.amount) for one in said.moves])
+
+
+@pytest.mark.parametrize(
+    ("limit", "pool", "scatters", "says"),
+    [
+        (1000, 88, 101.3, "the pool is to hold 88 (9% of the limit): busy minutes ask 101 beyond the mean"),
+        (1000, 100, 0.0, "the pool is to hold 100 (10% of the limit): nothing is learnt of bursts yet"),
+        (0, 0, 0.0, "the pool is to hold 0: nothing is learnt of bursts yet"),
+    ],
+)
+def test_what_the_pool_is_to_hold_and_why(limit: int, pool: int, scatters: float, says: str) -> None:
+    found = Explanation((), NOTHING, pool, scatters)
+    assert f"while the needs fit {says}" == pool_in_words(allocation(limit), found)

@@ -27,7 +27,17 @@ RUN_OUT_S = 3.5  # etcd looks for expired leases twice a second, and revokes the
 EU = RegionRecord("eu")
 HERE = Presence("eu", "host-1", "http://host-1:8080", synchronised=17)
 CPU = Demand(
-    QuotaKey("acme", "vcpu"), slice=10, used=7, reserved=1, granted=3, freed=1, denied=2, seconds=4.5, epoch=24_317
+    QuotaKey("acme", "vcpu"),
+    slice=10,
+    used=7,
+    reserved=1,
+    granted=3,
+    freed=1,
+    denied=2,
+    seconds=4.5,
+    epoch=24_317,
+    expected=0.5,
+    deviation=40.0,
 )
 
 # -- regions --

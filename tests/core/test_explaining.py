@@ -63,6 +63,20 @@ def test_how_long_it_lasts() -> None:
     assert {None, 0.0} == {lasts(us), lasts(ap)}
 
 
+def test_what_is_expected_and_what_the_pool_is_to_hold() -> None:
+    found = why({"eu": Need(10, expected=0.01, deviation=9.0), "us": Need(10, deviation=12.0)})
+    assert {"eu": 0.01, "us": 0.0, "ap": None} == {one.region: one.expected for one in found.regions}
+    assert (13, 15.0) == (found.pool, found.scatters)
+    assert (30, 0.0) == ((unlearnt := why({"eu": Need(10)})).pool, unlearnt.scatters)
+
+
+def test_of_a_period_only_the_rest_counts() -> None:
+    needs = {"eu": Need(10, expected=1.0, seconds=10.0), "us": Need(10)}
+    whole, rest = (explain(KNOWN, needs, REGIONS, POLICY, ROUND_S, left) for left in (None, 60.0))
+    assert [plan(KNOWN, needs, REGIONS, POLICY, ROUND_S, left) for left in (None, 60.0)] == [whole.next, rest.next]
+    assert {one.region: one.size for one in whole.regions} != {one.region: one.size for one in rest.regions}
+
+
 # -- rules of the quota for single regions --
 
 

@@ -22,11 +22,12 @@ from regionquota.core.allocation import (
 )
 from regionquota.core.commands import Commit, Release, Reserve
 from regionquota.core.demand import Demand
+from regionquota.core.forecast import Foreseen
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import Frozen, FrozenBy, RegionRecord, RegionStatus, Session, Stored
-from regionquota.region.attendance import READ_ALL_WITHIN_S, Attendance
+from regionquota.region.attendance import FORESEEN_AGAIN_S, READ_ALL_WITHIN_S, Attendance
 from regionquota.region.demand import MAX_QUOTAS, DemandMeter
 from regionquota.region.follower import Follower
 from regionquota.region.pages import PAGE
@@ -185,6 +186,23 @@ async def test_a_report_of_denials_is_followed_by_one_that_says_they_are_over(wo
         world.clock.seconds += 1.0
         await world.attendance.report()
     assert [0] == [word.denied for _, word in await world.etcd.demand()]
+    assert 2 == world.etcd.reports
+
+
+async def test_what_is_foreseen_is_told_and_a_change_of_it_now_and_then(world: World) -> None:
+    told = [Foreseen(2.5, 40.0)]
+    world.attendance._foreseen = lambda _key, _now: told[-1]
+    await world.write(split(100, eu=40))
+    await world.attendance.attend()
+    await world.attendance.report()
+    told.append(Foreseen(2.6, 40.0))
+    for changed in (False, True):
+        assert (1 + changed) == world.etcd.reports
+        for _ in range(int(FORESEEN_AGAIN_S / TTL_S) + 2):
+            await world.attendance.report()
+            world.clock.seconds += TTL_S - 0.1
+            await world.attendance.attend()
+    assert [(2.6, 40.0)] == [(word.expected, word.deviation) for _, word in await world.etcd.demand()]
     assert 2 == world.etcd.reports
 
 

@@ -13,11 +13,13 @@ from tests.contract import region_store_fixtures as fixtures
 from tests.core.builders import NOON, QUOTA, adjust, allocation, differences, reserve
 
 from regionquota.adapters.archive import DirectoryArchive
+from regionquota.adapters.postgres.demand_history import PostgresDemandHistory
 from regionquota.adapters.postgres.partitions import PostgresLedgerUpkeep
 from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.adapters.postgres.transaction import Pool, open_pool
 from regionquota.adapters.postgres.usage import PostgresUsageLedger
 from regionquota.core.commands import Adjusted, Granted, Meter, Release
+from regionquota.core.forecast import Counted, Past
 from regionquota.embedded import EmbeddedPostgres
 from regionquota.errors import ProtocolError
 from regionquota.ledger_ports import Ahead
@@ -57,6 +59,17 @@ def house(
 ) -> Housekeeping:
     upkeep, ledger = PostgresLedgerUpkeep(pool, fixtures.PATIENT), PostgresUsageLedger(pool, fixtures.PATIENT)
     return Housekeeping(upkeep, ledger, archive, clock, KEEPING, ([] if looks is None else looks).append)
+
+
+async def test_what_was_asked_for_is_kept_for_two_weeks(pool: Pool, clock: HandClock) -> None:
+    history = PostgresDemandHistory(pool, fixtures.PATIENT)
+    upkeep, ledger = PostgresLedgerUpkeep(pool, fixtures.PATIENT), PostgresUsageLedger(pool, fixtures.PATIENT)
+    keeper = Housekeeping(upkeep, ledger, None, clock, KEEPING, lambda _: None, history)
+    hours = [NOON - days * DAY_S for days in (16, 15.5, 15, 14)]
+    for hour in hours:
+        await history.add(hour, {QUOTA: Counted(1)})
+    await keeper.forget()
+    assert [Past(QUOTA, hours[2], {hours[2]: Counted(1), hours[3]: Counted(1)})] == await history.recall([QUOTA], hours)
 
 
 async def lines(pool: Pool) -> int:

@@ -28,6 +28,19 @@ def test_each_region_has_its_noon_at_its_own_time() -> None:
         assert sum(around_noon) > 2 * sum(around_midnight)
 
 
+def test_days_resemble_each_other() -> None:
+    trace = follow_the_sun(REGIONS, bins=600, mean=100, seed=1, days=2)
+    assert 600 == len(trace.demand)
+    for at in range(3):
+        column = [demand[at] for demand in trace.demand]
+        noons, midnights = ([at * 100 + hours + 300 * day for day in range(2)] for hours in (0, 150))
+        busy, quiet = (
+            [sum(column[(place + offset) % 600] for offset in range(-30, 30)) for place in places]
+            for places in (noons, midnights)
+        )
+        assert min(busy) > 2 * max(quiet)
+
+
 def test_the_mean_is_about_what_was_asked_for_and_there_are_bursts() -> None:
     trace = follow_the_sun(REGIONS, bins=1000, mean=100, seed=3)
     assert 300 * 0.9 < trace.mean < 300 * 1.5

@@ -1,6 +1,6 @@
 """The product in virtual time: whatever happens to it, no bin is admitted more than the limit."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.simulator.scenarios import scenario, work_of
 
+from regionquota.adapters.memory.demand_history import MemoryDemandHistory
+from regionquota.core.forecast import Counted, Past
 from regionquota.core.policy import Priority
+from regionquota.core.quota import QuotaKey
+from regionquota.simulator import deployment
 from regionquota.simulator.deployment import period_of
 from regionquota.simulator.outcome import Outcome
 from regionquota.simulator.policies import play
@@ -102,6 +106,36 @@ def test_callers_that_wait_are_served_when_headroom_has_come() -> None:
     assert 0 == outcome.denied
     assert outcome.waited
     assert max(outcome.waited) <= 2
+
+
+def test_on_the_first_day_nothing_is_learnt_that_counts() -> None:
+    taught, untaught = (ours(scenario(coordinator={"learn": learn})) for learn in (True, False))
+    assert untaught == taught
+
+
+def test_headroom_lies_where_the_days_before_had_their_demand(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Busy(MemoryDemandHistory):
+        """Of whoever asks second: `us`."""
+
+        regions = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.asked = 36_000 if Busy.regions == 1 else 600
+            Busy.regions += 1
+
+        async def recall(self, keys: Collection[QuotaKey], hours: Collection[float]) -> Sequence[Past]:
+            return [Past(key, min(hours), dict.fromkeys(hours, Counted(self.asked))) for key in keys]
+
+    monkeypatch.setattr(deployment, "MemoryDemandHistory", Busy)
+    demand = {"shape": "flat", "bins": 10, "bin_s": 60, "mean": 10}
+    taught, untaught = (
+        ours(scenario(demand=demand, quota={"limit": 1000}, coordinator={"learn": learn})) for learn in (True, False)
+    )
+    (*_, (_, after)), (*_, (_, before)) = taught.slices, untaught.slices
+    assert max(before) - min(before) < 100
+    assert after[1] > 2 * after[0]
+    assert 0 == taught.denied
 
 
 @pytest.mark.parametrize(

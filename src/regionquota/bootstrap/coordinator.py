@@ -19,7 +19,7 @@ from regionquota.coordinator.history_watch import HistoryWatch
 from regionquota.coordinator.urgent import Cries
 from regionquota.core.groups import GROUPS, spans
 from regionquota.core.history import Bond
-from regionquota.core.rebalancing import Policy
+from regionquota.core.rebalancing import Policy, with_pool
 from regionquota.http.server import Probe, application
 from regionquota.telemetry import Telemetry, observe_led
 
@@ -89,13 +89,13 @@ def tempo_of(config: Config) -> Tempo:
 
 def policy_of(config: Config) -> Policy:
     planner = config.planner
-    return Policy(
-        pool_share=planner.pool_share,
+    policy = Policy(
         smallest_move_share=planner.smallest_move_share,
         idle_move_share=planner.idle_move_share,
         growth_rounds=planner.growth_rounds,
         variance=planner.variance,
     )
+    return with_pool(policy, planner.pool_share, planner.smallest_pool_share, planner.largest_pool_share)
 
 
 def _readiness(coordinator: Coordinator, watch: HistoryWatch, patience_s: float) -> Probe:

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from regionquota.adapters.archive import DirectoryArchive
+from regionquota.adapters.postgres.demand_history import PostgresDemandHistory
 from regionquota.adapters.postgres.partitions import PostgresLedgerUpkeep
 from regionquota.adapters.postgres.transaction import Pool
 from regionquota.adapters.postgres.usage import PostgresUsageLedger
@@ -46,6 +47,7 @@ async def housekeeping(config: Config, telemetry: Telemetry, pool: Pool) -> Asyn
             batch=ledger.batch,
         ),
         _show(telemetry),
+        PostgresDemandHistory(pool, deadlines),
     )
     try:
         await house.prepare()

@@ -10,6 +10,7 @@ import structlog
 from regionquota.adapters.etcd import EtcdClient
 from regionquota.adapters.postgres.cases import PostgresCaseStore
 from regionquota.adapters.postgres.database import claim
+from regionquota.adapters.postgres.demand_history import PostgresDemandHistory
 from regionquota.adapters.postgres.slot import LockedSlot
 from regionquota.adapters.postgres.standing import PostgresStandingStore
 from regionquota.adapters.postgres.store import PostgresRegionStore
@@ -33,6 +34,7 @@ from regionquota.http.reconcile_api import ReconcileApi
 from regionquota.http.region_api import Bounds, RegionApi
 from regionquota.http.routes import reconciliation_routes, routes
 from regionquota.http.server import Probe, application
+from regionquota.learning_ports import DemandHistory
 from regionquota.ledger_ports import UsageLedger
 from regionquota.loops import forever, stop
 from regionquota.ports import Clock, RegionStore, Stored
@@ -45,6 +47,7 @@ from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
 from regionquota.region.group_commit import GroupCommit
 from regionquota.region.history_watch import HistoryWatch
+from regionquota.region.learning import MINUTE_S, Learning, nothing_foreseen
 from regionquota.region.room import Room
 from regionquota.region.service import RegionService
 from regionquota.region.steps import Step
@@ -94,10 +97,11 @@ async def region_server(
         suspensions = await known_suspensions(etcd.directory, PostgresSuspensionStore(pool, deadlines))
         ledger = PostgresUsageLedger(pool, deadlines)
         cases = PostgresCaseStore(pool, deadlines)
+        history = PostgresDemandHistory(pool, deadlines)
         async with (
             housekeeping(config, telemetry, pool),
             watching_history(watch.step, telemetry, lambda: watch.trouble),
-            _running(config, telemetry, store, etcd, suspensions, ledger, cases, watch) as url,
+            _running(config, telemetry, store, etcd, suspensions, ledger, cases, history, watch) as url,
         ):
             yield url
     finally:
@@ -123,12 +127,14 @@ async def _running(
     suspensions: Suspensions,
     ledger: UsageLedger,
     cases: CaseStore,
+    history: DemandHistory,
     watch: HistoryWatch,
 ) -> AsyncIterator[str]:
     """Everything that works in a region, started in order and ended in reverse."""
     clock = SystemClock()
     me = config.region.name
     meter, room = DemandMeter(clock.now()), Room()
+    learning = Learning(meter, history, clock) if config.agent.learn_demand else None
 
     def freed(key: QuotaKey, units: int) -> None:
         meter.freed(key, units)
@@ -153,6 +159,7 @@ async def _running(
         meter,
         clock,
         ttl_s=config.agent.liveness_ttl_s,
+        foreseen=nothing_foreseen if learning is None else learning.foreseen,
     )
     urgency = Urgency(
         me,
@@ -233,6 +240,9 @@ async def _running(
     )
     trusting = asyncio.create_task(forever("compare Postgres with etcd", trust.step, TRUST_INTERVAL_S))
     sharding = asyncio.create_task(forever("rebalance shards", _resharder(store, service, clock), RESHARD_INTERVAL_S))
+    beside = [sweeping, sharding, trusting]
+    if learning is not None:
+        beside.append(asyncio.create_task(forever("learn demand", learning.step, MINUTE_S)))
     commits.start()
     agent.start()
     try:
@@ -246,7 +256,7 @@ async def _running(
     finally:
         await commits.abandon()
         await agent.stop()
-        await stop([sweeping, sharding, trusting])
+        await stop(beside)
 
 
 async def _finish(commits: GroupCommit, grace_s: float) -> None:

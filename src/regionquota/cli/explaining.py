@@ -126,6 +126,7 @@ def _plain(
             "grants": dict(found.next.grants),
             "moves": [{"from": move.source, "to": move.target, "amount": move.amount} for move in found.next.moves],
         },
+        "pool_target": {"units": found.pool, "scatters": found.scatters, "why": pool_in_words(allocation, found)},
         "last_denials": dict(denials),
     }
 
@@ -134,7 +135,18 @@ def _show(
     key: QuotaKey, revision: int, allocation: Allocation, found: Explanation, frozen: Mapping[Region, Frozen]
 ) -> None:
     print_table(
-        ("region", "slice", "in use", "per s", "denied per s", "lasts", "wants", "next size", "weight"),
+        (
+            "region",
+            "slice",
+            "in use",
+            "per s",
+            "denied per s",
+            "expected per s",
+            "lasts",
+            "wants",
+            "next size",
+            "weight",
+        ),
         (
             (
                 one.region,
@@ -142,6 +154,7 @@ def _show(
                 one.in_use,
                 _number(one.rate),
                 _denied(one),
+                _number(one.expected or None),
                 _time(one),
                 one.wants,
                 one.size,
@@ -155,6 +168,8 @@ def _show(
         since = f" ({frozen_in_words(frozen[one.region])})" if one.region in frozen else ""
         said = "; ".join([f"{one.situation.value}{since}", *ruling_in_words(one)])
         out.print(f"{one.region}: {said}", highlight=False, markup=False)
+    if not allocation.unlimited:
+        out.print(pool_in_words(allocation, found), highlight=False, markup=False)
     steps = [f"grant {amount:,} to {region}" for region, amount in found.next.grants.items()]
     steps += [f"ask {move.source} for {move.amount:,} for {move.target or 'the pool'}" for move in found.next.moves]
     out.print(f"the next plan would {', '.join(steps) or 'change nothing'}", highlight=False, markup=False)
@@ -166,6 +181,17 @@ def in_words(allocation: Allocation) -> str:
     rest = f"{pool:,} in the pool" if pool >= 0 else f"{-pool:,} above it still to be given back"
     retired = f", {allocation.retired_units:,} retired with evicted regions" if allocation.retired else ""
     return f"{limit}, {rest}{retired}"
+
+
+def pool_in_words(allocation: Allocation, found: Explanation) -> str:
+    """Of a limited quota."""
+    share = f" ({found.pool / allocation.limit:.0%} of the limit)" if allocation.limit else ""
+    why = (
+        f"busy minutes ask {found.scatters:,.0f} beyond the mean"
+        if found.scatters
+        else "nothing is learnt of bursts yet"
+    )
+    return f"while the needs fit the pool is to hold {found.pool:,}{share}: {why}"
 
 
 def frozen_in_words(frozen: Frozen) -> str:

@@ -162,6 +162,12 @@ def _check_together(config: Config) -> None:
         )
     if (etcd.cert_file is None) != (etcd.key_file is None):
         raise ConfigError("etcd.cert_file and etcd.key_file go together: set both, or neither")
+    planner = config.planner
+    if planner.smallest_pool_share > planner.largest_pool_share:
+        raise ConfigError(
+            f"planner.smallest_pool_share must not exceed planner.largest_pool_share, "
+            f"got {planner.smallest_pool_share} > {planner.largest_pool_share}"
+        )
     for name, source in config.reconcile.sources.items():
         _check_source(f"reconcile.sources.{name}", source)
 

@@ -79,6 +79,7 @@ class AgentConfig:
     urgent_lead_s: Seconds = 1.0
     urgent_pause_s: Seconds = 0.3
     join_timeout_s: Seconds = 2.0
+    learn_demand: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +159,9 @@ class CoordinatorConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannerConfig:
-    pool_share: Share = 0.1
+    pool_share: Share | None = None
+    smallest_pool_share: Share = 0.02
+    largest_pool_share: Share = 0.1
     smallest_move_share: Share = 0.01
     idle_move_share: Share = 0.1
     growth_rounds: Factor = 1.5

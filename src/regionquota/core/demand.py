@@ -22,7 +22,7 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
     Of the units denied, `denied_high` and `denied_low` were asked for at that priority.
 
     `freed` are units given back in that time (release, expiry, negative adjustment); `epoch` is the accounting
-    period of `used`.
+    period of `used`. `expected`, `deviation`: what it foresees (`forecast.Foreseen`), 0 if it learnt nothing.
     """
 
     key: QuotaKey
@@ -38,10 +38,14 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
     at: float = 0.0
     denied_high: int = 0
     denied_low: int = 0
+    expected: float = 0.0
+    deviation: float = 0.0
 
 
 class Need(msgspec.Struct, frozen=True, gc=False):
-    """One region's state in one quota, as the planner takes it. Rates are units per second, seen over `seconds`."""
+    """One region's state in one quota, as the planner takes it. Rates are units per second, seen over `seconds`;
+    `expected` and `deviation` are foreseen (`forecast.Foreseen`), 0 if nothing is.
+    """
 
     in_use: int = 0
     growth: float = 0.0
@@ -50,6 +54,8 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     largest: int = 0
     denied_high: float = 0.0
     denied_low: float = 0.0
+    expected: float = 0.0
+    deviation: float = 0.0
 
 
 def needs(
@@ -73,8 +79,8 @@ def by_quota(reports: Iterable[tuple[Region, Demand]]) -> Mapping[QuotaKey, Sequ
 def needs_of(words: Sequence[tuple[Region, Demand]], now: float | None = None) -> Mapping[Region, Need]:
     """Sum up what the several servers of each region said of one quota; what they said a while ago as it will be `now`.
 
-    Balances come out of one database, so the largest word is taken; rates are each server's own and add up. What was
-    in use in an accounting epoch that is over for anybody is so no more.
+    Balances and what is foreseen come out of one database, so the largest word is taken; rates are each server's own
+    and add up. What was in use in an accounting epoch that is over for anybody is so no more.
     """
     newest = max([demand.epoch for _, demand in words], default=TIMELESS)
     summed: dict[Region, Need] = {}
@@ -92,10 +98,12 @@ def _need(demand: Demand, newest: Epoch, now: float | None) -> Need:
         in_use = demand.used + demand.reserved
         if growth > 0 and now is not None and demand.at:
             in_use = _grown(in_use, growth, min(now - demand.at, seconds), demand.slice)
-    if not demand.denied_high and not demand.denied_low:
-        return Need(in_use, growth, demand.denied / seconds, seconds, demand.largest)
-    high, low = _by_priority(demand)
-    return Need(in_use, growth, demand.denied / seconds, seconds, demand.largest, high / seconds, low / seconds)
+    high = low = 0.0
+    if demand.denied_high or demand.denied_low:
+        high, low = (units / seconds for units in _by_priority(demand))
+    return Need(
+        in_use, growth, demand.denied / seconds, seconds, demand.largest, high, low, demand.expected, demand.deviation
+    )
 
 
 def _grown(in_use: int, growth: float, since: float, slice_: int) -> int:
@@ -117,6 +125,8 @@ def _added(one: Need, other: Need) -> Need:
         max(one.largest, other.largest),
         one.denied_high + other.denied_high,
         one.denied_low + other.denied_low,
+        max(one.expected, other.expected),
+        max(one.deviation, other.deviation),
     )
 
 

@@ -9,8 +9,19 @@ import msgspec
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
+from regionquota.core.forecast import together
 from regionquota.core.quota import Region
-from regionquota.core.rebalancing import Plan, Policy, RegionState, plan, sizes, totals, weighed, wishes_of
+from regionquota.core.rebalancing import (
+    Plan,
+    Policy,
+    RegionState,
+    plan,
+    pool_target,
+    sizes,
+    totals,
+    weighed,
+    wishes_of,
+)
 from regionquota.core.region_rules import NO_RULES, RegionRules
 
 
@@ -26,7 +37,7 @@ class Situation(StrEnum):
         "not everybody can have what they want: what is not in use is shared by weight, up to what each wants; what is "
         "wanted at high priority comes first, and at low priority last"
     )
-    CONTENT = "gets what it wants, and its part of the rest by weight"
+    CONTENT = "gets what it wants, and its part of the rest by what is expected there, and by weight"
 
 
 class Rule(StrEnum):
@@ -50,6 +61,8 @@ class Ruling:
 class Explained:
     """`wants` is what is in use and what is expected until the next round; `size` what the next plan aims at. `rulings`
     are those of the quota's rules for this region that make a difference.
+
+    `expected` is learnt: units per second over the next hours, 0 if nothing is known of it.
     """
 
     region: Region
@@ -66,12 +79,19 @@ class Explained:
     rulings: tuple[Ruling, ...] = ()
     denied_high: float | None = None
     denied_low: float | None = None
+    expected: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
+    """`pool` is what the next plan would keep in the pool, where the needs fit; `scatters` the units that busy minutes
+    ask beyond the mean, by which it is chosen, 0 if nothing is known of them.
+    """
+
     regions: tuple[Explained, ...]
     next: Plan
+    pool: int
+    scatters: float
 
 
 def explain(
@@ -94,8 +114,9 @@ def explain(
     wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     aims = sizes(allocation, wishes, policy)
     capacity, floors, wants = totals(allocation, {region: wish.raised for region, wish in wishes.items()})
+    pool = pool_target(allocation.limit, wishes.values(), policy)
     if any(wish.tiers for wish in wishes.values()):
-        wants += int(allocation.limit * policy.pool_share)  # which is left to claims before all have what they want
+        wants += pool  # which is left to claims before all have what they want
     shared = _shared(capacity, floors, wants)
     states = weighed(regions, allocation.policy.regions)
     found = []
@@ -118,9 +139,15 @@ def explain(
                 rulings=tuple(rulings(region)),
                 denied_high=None if need is None else need.denied_high,
                 denied_low=None if need is None else need.denied_low,
+                expected=None if need is None else need.expected,
             )
         )
-    return Explanation(tuple(found), plan(allocation, needs, regions, policy, round_s, period_s))
+    return Explanation(
+        tuple(found),
+        plan(allocation, needs, regions, policy, round_s, period_s),
+        pool,
+        together([wish.deviation for wish in wishes.values()]),
+    )
 
 
 def _each_less(allocation: Allocation, region: Region) -> Iterator[tuple[Rule, int, Allocation]]:

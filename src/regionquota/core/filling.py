@@ -10,7 +10,8 @@ from regionquota.core.quota import MAX_AMOUNT, Region
 class Wish(msgspec.Struct, frozen=True, gc=False):
     """`floor` is in use and never asked for; `want` is at least that. Where the quota has rules for the region, it gets
     `least` before others get what they want, and `most` at the most, which `want` is not above. Where priorities
-    matter, `tiers` are sizes that rise to `want`, each of which everybody has before anybody gets more.
+    matter, `tiers` are sizes that rise to `want`, each of which everybody has before anybody gets more. `learnt` is
+    what the next hours, or the rest of the period, are expected to ask beyond it; for `deviation` see `Need`.
     """
 
     floor: int
@@ -20,6 +21,8 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     least: int = 0
     most: int = MAX_AMOUNT
     tiers: tuple[int, ...] = ()
+    learnt: int = 0
+    deviation: float = 0.0
 
     @property
     def presses(self) -> bool:
@@ -56,3 +59,22 @@ def fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
                 rest -= filled[region]
     last = {region: msgspec.structs.replace(wish, weight=1) for region, wish in wishes.items() if wish.weight == 0}
     return {**filled, **fill(last, rest + sum(wish.floor for wish in last.values()))} if last else filled
+
+
+def with_expected(wishes: Mapping[Region, Wish], rest: int) -> tuple[Mapping[Region, Wish], int]:
+    """Everybody has what they want, and there is a `rest`: up to nine tenths go where more is expected. The wishes as
+    if that was wanted, too, and what is left to be spread by weight.
+
+    By what is expected alone, a region without a past could be left with nothing.
+    """
+    expected = sum(wish.learnt for wish in wishes.values() if wish.weight)
+    if not expected:
+        return wishes, rest
+    given = min(expected, rest - rest // 10)
+    raised = {
+        region: msgspec.structs.replace(wish, want=min(wish.want + given * wish.learnt // expected, wish.most))
+        if wish.weight
+        else wish
+        for region, wish in wishes.items()
+    }
+    return raised, rest - sum(raised[region].want - wish.want for region, wish in wishes.items())

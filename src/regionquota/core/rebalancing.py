@@ -14,8 +14,9 @@ import msgspec
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
-from regionquota.core.filling import Wish, fill
+from regionquota.core.filling import Wish, fill, with_expected
 from regionquota.core.floors_and_caps import TakesPart
+from regionquota.core.forecast import HOURS_AHEAD, together
 from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
 from regionquota.core.quota import MAX_AMOUNT, Region
 from regionquota.core.region_rules import RegionRules
@@ -25,15 +26,20 @@ from regionquota.core.turns import fill_in_turn, in_turn, without_low
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """`pool_share` of the limit is kept for claims while the needs fit. Nothing below `smallest_move_share` of the
-    limit is moved, but for a region that denies, drains, or has to give up a lowered limit; nothing below
-    `idle_move_share` to a region that has what it needs, or a third of that once nobody asks for anything.
+    """`pool_share` of the limit is kept for claims while the needs fit; once regions have learnt how much their demand
+    scatters, what that calls for, from `smallest_pool_share` to `largest_pool_share`.
+
+    Nothing below `smallest_move_share` of the limit is moved, but for a region that denies, drains, or has to give up
+    a lowered limit; nothing below `idle_move_share` to a region that has what it needs and is expected to need, or
+    a third of that once nobody asks for anything.
 
     A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of a Poisson
     arrival of that size, and what was denied in a round.
     """
 
     pool_share: float = 0.1
+    smallest_pool_share: float = 0.02
+    largest_pool_share: float = 0.1
     smallest_move_share: float = 0.01
     idle_move_share: float = 0.1
     growth_rounds: float = 1.5
@@ -69,6 +75,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
 
 NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
+_POOL_STEP: Final = math.sqrt(2)
+FORESEEN_S: Final = 3600.0 * HOURS_AHEAD
 
 
 def plan(
@@ -105,16 +113,18 @@ def wishes_of(
     period_s: float | None,
 ) -> Mapping[Region, Wish]:
     """Of those that take part: arguments are those of `plan`."""
-    rules = allocation.policy.regions
+    limit, quota = allocation.limit, allocation.policy
+    rules = quota.regions
     if rules:
         regions = weighed(regions, rules)
+    foreseen_s = FORESEEN_S if period_s is None else min(FORESEEN_S, period_s)
     if period_s is not None and weigh_the_same(regions[region] for region in needs if region in regions):
         period_s = None
     wishes: dict[Region, Wish] = {}
     for region, need in needs.items():
         state = regions.get(region)
         if state is not None and not state.frozen:
-            wishes[region] = wish_of(need, state, allocation.limit, policy, round_s, period_s, allocation.policy)
+            wishes[region] = wish_of(need, state, limit, policy, round_s, period_s, quota, foreseen_s)
     if not rules:
         return wishes
     return ruled(wishes, allocation, {name: state.weight for name, state in regions.items() if state.takes_part})
@@ -128,14 +138,38 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
     if capacity <= floors:
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
-    pool = int(allocation.limit * policy.pool_share)
+    pool = pool_target(allocation.limit, wishes.values(), policy)
     if any(wish.tiers for wish in wishes.values()):
         if capacity - pool <= wants:
             return fill_in_turn(with_floors(raised, capacity) if rules else wishes, capacity, pool)
     elif capacity <= wants:
         return fill(with_floors(raised, capacity) if rules else wishes, capacity)
-    rest = max(0, capacity - pool - wants)
+    wishes, rest = with_expected(wishes, max(0, capacity - pool - wants))
     return spread_within(wishes, rest) if rules else _spread(wishes, rest)
+
+
+def pool_target(limit: int, wishes: Iterable[Wish], policy: Policy) -> int:
+    """Units to keep in the pool while the needs fit: what the regions' busy minutes ask beyond the mean.
+
+    In steps, so that what is learnt anew moves nothing as long as it is about the same.
+    """
+    deviations = [wish.deviation for wish in wishes if wish.deviation]
+    if not deviations or not limit:
+        return int(limit * policy.pool_share)
+    deviation = together(deviations)
+    smallest, largest = policy.smallest_pool_share, policy.largest_pool_share
+    share = min(max(deviation / limit, smallest), largest)
+    if smallest < share < largest:
+        share = _POOL_STEP ** math.floor(math.log(share, _POOL_STEP))
+    return int(limit * min(max(share, smallest), largest))
+
+
+def with_pool(policy: Policy, fixed: float | None, smallest: float, largest: float) -> Policy:
+    """Shares of the limit: `fixed`, whatever is learnt, or None."""
+    if fixed is not None:
+        return replace(policy, pool_share=fixed, smallest_pool_share=fixed, largest_pool_share=fixed)
+    unlearnt = min(max(policy.pool_share, smallest), largest)
+    return replace(policy, pool_share=unlearnt, smallest_pool_share=smallest, largest_pool_share=largest)
 
 
 def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> tuple[int, int, int]:
@@ -177,8 +211,10 @@ def wish_of(
     round_s: float,
     ahead_s: float | None = None,
     quota: QuotaPolicy = DEFAULT_POLICY,
+    foreseen_s: float = FORESEEN_S,
 ) -> Wish:
-    """`ahead_s`: some weigh more than others, and want so long ahead what they are entitled to.
+    """`ahead_s`: some weigh more than others, and want so long ahead what they are entitled to. `foreseen_s`: so long
+    ahead counts what is learnt.
 
     By what is wanted of the next round alone, the others would be served first all the time.
     """
@@ -186,6 +222,9 @@ def wish_of(
         return Wish(need.in_use, need.in_use, 0, urgent=False)
     want = _wanted(need, limit, policy, round_s, ahead_s)
     wish = Wish(need.in_use, want, state.weight, need.denied > need.denied_low)
+    if need.expected or need.deviation:
+        learnt = max(0, min(need.in_use + int(min(need.expected * foreseen_s, MAX_AMOUNT)), limit) - want)
+        wish = msgspec.structs.replace(wish, learnt=learnt, deviation=need.deviation)
     if quota.low_fill_percent == 100 and not need.denied_high and not need.denied_low:
         return wish
     usual = _wanted(without_low(need), limit, policy, round_s, ahead_s)
@@ -227,7 +266,7 @@ def _emit(
         owned = slices.get(region, 0)
         if size > owned:
             wish = wishes[region]
-            useful_from = 1 if wish.urgent else idle if owned >= wish.want else smallest
+            useful_from = 1 if wish.urgent else idle if owned >= wish.want + wish.learnt else smallest
             if size - owned >= useful_from or draining:
                 takers.append((owned - size, region, useful_from))
         elif size < owned:

@@ -1,23 +1,28 @@
 """Keeps this server's sign of life and its demand report in etcd, and knows what has been said of its region."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 import structlog
+from msgspec.structs import replace
 
 from regionquota.core.demand import Demand
+from regionquota.core.forecast import NOTHING, Foreseen
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable
 from regionquota.ports import Clock, Directory, Presence, RegionRecord, RegionStatus, RegionStore, Session, StoredRegion
 from regionquota.region.demand import MAX_QUOTAS, DemandMeter, busiest
 from regionquota.region.follower import Follower
+from regionquota.region.learning import nothing_foreseen
 from regionquota.region.pages import PAGE, pages
 from regionquota.region.sums import Sums
 
 _log = structlog.get_logger(__name__)
+FORESEEN_AGAIN_S: Final = 300.0
+"""A server at rest that foresees something else says so after this time at the soonest."""
 READ_ALL_WITHIN_S: Final = 30.0
 """About so old may be what a report says of quotas that only other servers of the region touch."""
 
@@ -35,6 +40,7 @@ class Attendance:
         clock: Clock,
         *,
         ttl_s: int,
+        foreseen: Callable[[QuotaKey, float], Foreseen] = nothing_foreseen,
     ) -> None:
         self._me = me
         self._instance = instance
@@ -45,9 +51,11 @@ class Attendance:
         self._meter = meter
         self._clock = clock
         self._ttl_s = ttl_s
+        self._foreseen = foreseen
         self._session: Session | None = None
         self._announced: int | None = None
         self._reported: list[Demand] | None = None
+        self._reported_at = 0.0
         self._record: RegionRecord | None = None
         self._records: Mapping[Region, StoredRegion] | None = None
         self._holdings: dict[QuotaKey, Holding] = {}
@@ -104,16 +112,19 @@ class Attendance:
             self._remember(found)
             words += tallied.words(found)
         words = busiest(words + tallied.words(self._others(touched, MAX_QUOTAS - len(words))))
+        words = [self._with_outlook(word) for word in words]
         at_rest = not any(word.granted or word.freed or word.denied for word in words)
         # What was asked for in the last report must not stand there for ever: one more report says that it is over.
         if at_rest and self._reported is not None and _balances(words) == _balances(self._reported):
-            return
+            is_lately = tallied.now - self._reported_at < FORESEEN_AGAIN_S
+            if is_lately or _outlooks(words) == _outlooks(self._reported):
+                return
         try:
             await self._directory.report(session, self._me, self._instance, words)
         except EtcdUnavailable:
             self._reported = None  # it may have been written or not: the next report is written in any case
             raise
-        self._reported = words if at_rest else None
+        self._reported, self._reported_at = words if at_rest else None, tallied.now
 
     async def close(self) -> None:
         if self._session is not None:
@@ -139,6 +150,10 @@ class Attendance:
             if self._looked_to is None:
                 break  # from the beginning next time
             await asyncio.sleep(0)
+
+    def _with_outlook(self, word: Demand) -> Demand:
+        foreseen = self._foreseen(word.key, word.at)
+        return word if foreseen == NOTHING else replace(word, expected=foreseen.expected, deviation=foreseen.deviation)
 
     def _remember(self, found: Sequence[Holding]) -> None:
         for held in found:
@@ -183,3 +198,7 @@ def _has_to_give(held: Holding) -> bool:
 
 def _balances(words: Sequence[Demand]) -> list[tuple[object, int, int, int, int]]:
     return [(word.key, word.slice, word.used, word.reserved, word.epoch) for word in words]
+
+
+def _outlooks(words: Sequence[Demand]) -> list[tuple[object, float, float]]:
+    return [(word.key, word.expected, word.deviation) for word in words]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, TypeAlias
 
 from regionquota.core.demand import Demand, turn_of
 from regionquota.core.policy import Priority
@@ -14,6 +14,10 @@ MAX_QUOTAS: Final = 1_000
 """Quotas in one report: about 150 kB, and some 10 ms of work. The busiest are named."""
 
 
+Counts: TypeAlias = tuple[int, int, int]
+"""Units granted, freed and denied."""
+
+
 @dataclass(slots=True)
 class _Tally:
     granted: int = 0
@@ -22,6 +26,12 @@ class _Tally:
     denied_high: int = 0
     denied_low: int = 0
     largest: int = 0
+    taken: Counts = (0, 0, 0)
+    """By `take_counted`."""
+
+    @property
+    def counts(self) -> Counts:
+        return self.granted, self.freed, self.denied
 
 
 _NOTHING: Final = _Tally()
@@ -87,6 +97,8 @@ class DemandMeter:
     _tallies: dict[QuotaKey, _Tally] = field(default_factory=dict)
     _touched: dict[QuotaKey, None] = field(default_factory=dict)
     _before: "Tallied | None" = None
+    _learns: bool = False
+    _counted_before: dict[QuotaKey, Counts] = field(default_factory=dict)
 
     def touch(self, key: QuotaKey) -> None:
         """Something about the holding changed, such as its slice."""
@@ -122,9 +134,30 @@ class DemandMeter:
     def take(self, now: float) -> Tallied:
         """What was counted; starts counting anew."""
         seconds = max(now - self.since, 0.0)
+        if self._learns:
+            self._counted_before = self.take_counted()
         tallies, self._tallies, self.since = self._tallies, {}, now
         self._before = Tallied(tallies, seconds, now)
         return self._before
+
+    def learn(self) -> None:
+        """From now on `take_counted` is called now and then."""
+        self._learns = True
+
+    def take_counted(self) -> dict[QuotaKey, Counts]:
+        """Units granted, freed and denied since it was last called, whatever was reported meanwhile."""
+        counted, self._counted_before = self._counted_before, {}
+        for key, tally in self._tallies.items():
+            now, taken = tally.counts, tally.taken
+            if now != taken:
+                before = counted.get(key, (0, 0, 0))
+                counted[key] = (
+                    before[0] + now[0] - taken[0],
+                    before[1] + now[1] - taken[1],
+                    before[2] + now[2] - taken[2],
+                )
+                tally.taken = now
+        return counted
 
     def rate(self, key: QuotaKey, now: float) -> float:
         """Units asked for per second, since the report before the last."""

@@ -9,12 +9,16 @@ from datetime import timedelta
 
 import structlog
 
+from regionquota.core.forecast import DAYS
+from regionquota.learning_ports import DemandHistory
 from regionquota.ledger_files import day_of
 from regionquota.ledger_ports import Ahead, LedgerArchive, LedgerUpkeep, UsageLedger
 from regionquota.ports import Clock
 
 _log = structlog.get_logger(__name__)
 DAY_S = 86_400.0
+LEARNT_DAYS = DAYS + 1
+"""So long it is kept what a region was asked for: of the earliest day the hour before is looked at, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Housekeeping:
         clock: Clock,
         keeping: Keeping,
         on_look: Callable[[Sequence[Ahead]], None],
+        learnt: DemandHistory | None = None,
     ) -> None:
         self._upkeep = upkeep
         self._ledger = ledger
@@ -47,6 +52,7 @@ class Housekeeping:
         self._clock = clock
         self._keeping = keeping
         self._on_look = on_look
+        self._learnt = learnt
 
     async def step(self) -> None:
         """Raises `StoreUnavailable`, and `OSError` from the archive: a day that cannot be archived is not dropped."""
@@ -75,4 +81,6 @@ class Housekeeping:
         now, keeping = self._clock.now(), self._keeping
         answered, heard = now - keeping.idempotency_days * DAY_S, now - keeping.meter_days * DAY_S
         while await self._upkeep.forget(answered, heard, keeping.batch):
+            pass
+        while self._learnt is not None and await self._learnt.forget(now - LEARNT_DAYS * DAY_S, keeping.batch):
             pass

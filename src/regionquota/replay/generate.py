@@ -17,20 +17,21 @@ BURST_SIZE: Final = (2.0, 5.0)
 BURST_BINS: Final = (2, 6)
 
 
-def follow_the_sun(regions: Sequence[Region], *, bins: int, mean: float, seed: int) -> Trace:
-    """One day in `bins` bins. The regions' noons are spread evenly over it; `mean` units per bin and region, about.
+def follow_the_sun(regions: Sequence[Region], *, bins: int, mean: float, seed: int, days: int = 1) -> Trace:
+    """`days` in `bins` bins. The regions' noons are spread evenly over it; `mean` units per bin and region, about.
 
     Now and then one region's demand is several times higher for a few bins: that is what static shares cannot serve.
     """
     columns = [
-        _day(random.Random(f"{seed}/{region}"), bins, mean, noon=at / len(regions))  # noqa: S311 - repeatable
+        _day(random.Random(f"{seed}/{region}"), bins, mean, noon=at / len(regions), days=days)  # noqa: S311 - repeatable
         for at, region in enumerate(regions)
     ]
-    note = f"demand was generated: a day in {bins} bins that follows the sun, with bursts, seed {seed}"
+    span = "a day" if days == 1 else f"{days} days"
+    note = f"demand was generated: {span} in {bins} bins that follows the sun, with bursts, seed {seed}"
     return Trace(tuple(regions), tuple(zip(*columns, strict=True)), (note,))
 
 
-def _day(rng: random.Random, bins: int, mean: float, *, noon: float) -> list[int]:
+def _day(rng: random.Random, bins: int, mean: float, *, noon: float, days: int) -> list[int]:
     demand = []
     burst, burst_left = 1.0, 0
     for at in range(bins):
@@ -39,7 +40,7 @@ def _day(rng: random.Random, bins: int, mean: float, *, noon: float) -> list[int
             if rng.random() < BURST_CHANCE:
                 burst, burst_left = rng.uniform(*BURST_SIZE), rng.randint(*BURST_BINS)
         burst_left = max(0, burst_left - 1)
-        sun = (1 + math.cos(2 * math.pi * (at / bins - noon))) / 2
+        sun = (1 + math.cos(2 * math.pi * (at * days / bins - noon))) / 2
         level = mean * 2 * (NIGHT + (1 - NIGHT) * sun) / (1 + NIGHT)
         demand.append(max(0, round(level * burst * rng.gauss(1, NOISE))))
     return demand

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from regionquota.adapters.memory.demand_history import MemoryDemandHistory
 from regionquota.coordinator.coordinator import Coordinator, Tempo
 from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.urgent import Cries
@@ -14,6 +15,7 @@ from regionquota.core.allocation import LimitSource, VersionedLimit, grant
 from regionquota.core.commands import Charge, Granted
 from regionquota.core.quota import Kind
 from regionquota.errors import Unavailable
+from regionquota.learning_ports import DemandHistory
 from regionquota.limits import put_limit
 from regionquota.ports import RegionRecord
 from regionquota.region.service import Asked
@@ -74,7 +76,7 @@ class Deployment:
         for name, part in self._scenario.regions.items():
             await self._etcd.swap_region(RegionRecord(name, part.weight), 0)
             link = Link(part.round_trip_s * self._pace, self._settings.timeout_s * self._pace)
-            self._servers.append(self._server(name, link, LeanStore(name)))
+            self._servers.append(self._server(name, link, LeanStore(name), MemoryDemandHistory()))
         self._coordinator = self._start_coordinator()
         await asyncio.sleep(self._period_s)
         watching = asyncio.create_task(self._sample(on_bin))
@@ -84,7 +86,7 @@ class Deployment:
             task.cancel()
         await asyncio.gather(watching, *happening, return_exceptions=True)
         for server in self._servers:
-            await server.agent.stop()
+            await server.stop()
         await self._coordinator.stop()
         return self._sum_up()
 
@@ -95,10 +97,10 @@ class Deployment:
         if self._scenario.quota.slices:
             await self._etcd.swap(KEY, revision, grant(allocation, self._scenario.quota.slices))
 
-    def _server(self, name: str, link: Link, store: LeanStore) -> RegionServer:
+    def _server(self, name: str, link: Link, store: LeanStore, history: DemandHistory) -> RegionServer:
         return start_server(
-            name, link, store, self._etcd, self._settings, self._pace, fast_paths=self._fast_paths
-        )  # fmt: skip
+            name, link, store, history, self._etcd, self._settings, self._pace, fast_paths=self._fast_paths
+        )
 
     def _start_coordinator(self) -> Coordinator:
         settings, pace = self._settings, self._pace
@@ -167,10 +169,10 @@ class Deployment:
         """Its process dies without a word; its database is what the next process finds."""
         name, server = self._work.regions[one.region], self._servers[one.region]
         server.link.cut()
-        await server.agent.stop()
+        await server.stop()
         await asyncio.sleep(one.seconds * self._pace)
         server.link.restore()
-        self._servers[one.region] = self._server(name, server.link, server.store)
+        self._servers[one.region] = self._server(name, server.link, server.store, server.history)
 
     async def _sample(self, on_bin: Callable[[int], None]) -> None:
         number = 0

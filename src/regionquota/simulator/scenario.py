@@ -35,7 +35,8 @@ class RegionPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A trace (CSV: a bin column, then one per region), or a `shape` that is generated: `mean` units per bin and
-    region, `factor` times as much in a burst or after a jump. `rates` are units per second of each region.
+    region, `factor` times as much in a burst or after a jump; `days` that follow the sun. `rates` are units per second
+    of each region.
 
     `requests` is a CSV of single requests instead: time, units reserved, units used on top of a `most` reserved.
 
@@ -55,6 +56,7 @@ class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     low: Share | dict[Region, Share] = 0.0
     skip: Annotated[int, Meta(ge=0)] = 0
     bins: Annotated[int, Meta(ge=1, le=100_000)] = 288
+    days: Annotated[int, Meta(ge=1, le=1000)] = 1
     bin_s: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
 
 
@@ -81,16 +83,19 @@ class QuotaPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class CoordinatorPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Left out: what is shipped."""
+    """Left out: what is shipped. `learn` false: regions learn nothing of their demand."""
 
     interval_s: Above0 | None = None
     report_interval_s: Above0 | None = None
     claim_share: Share | None = None
     low_water: Share | None = None
     pool_share: Share | None = None
+    smallest_pool_share: Share | None = None
+    largest_pool_share: Share | None = None
     smallest_move_share: Share | None = None
     growth_rounds: Annotated[float, Meta(ge=0, le=1000)] | None = None
     variance: Annotated[float, Meta(ge=0, le=1000)] | None = None
+    learn: bool = True
 
 
 class EventPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

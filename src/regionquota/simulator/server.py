@@ -7,6 +7,8 @@ from typing import Final
 
 from regionquota.core.commands import Command, Outcome
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
+from regionquota.learning_ports import DemandHistory
+from regionquota.loops import forever, stop
 from regionquota.ports import Stored
 from regionquota.region.agent import Agent, Pace
 from regionquota.region.attendance import Attendance
@@ -14,6 +16,7 @@ from regionquota.region.budgets import Budgets
 from regionquota.region.claims import Claims
 from regionquota.region.demand import DemandMeter
 from regionquota.region.follower import Follower
+from regionquota.region.learning import HOUR_S, MINUTE_S, Learning, nothing_foreseen
 from regionquota.region.room import Room
 from regionquota.region.service import RegionService
 from regionquota.region.steps import Step
@@ -43,8 +46,15 @@ class VirtualClock:
 class RegionServer:
     link: Link
     store: LeanStore
+    history: DemandHistory
     service: RegionService
     agent: Agent
+    learning: "asyncio.Task[None] | None"
+
+    async def stop(self) -> None:
+        if self.learning is not None:
+            await stop([self.learning])
+        await self.agent.stop()
 
     @property
     def slice(self) -> int:
@@ -53,18 +63,30 @@ class RegionServer:
 
 
 def start_server(
-    name: Region, link: Link, store: LeanStore, etcd: ObservedEtcd, settings: Settings, pace: float, *, fast_paths: bool
+    name: Region,
+    link: Link,
+    store: LeanStore,
+    history: DemandHistory,
+    etcd: ObservedEtcd,
+    settings: Settings,
+    pace: float,
+    *,
+    fast_paths: bool,
 ) -> RegionServer:
-    """A new process on the region's database. `pace` is seconds of the clock for each of the scenario."""
+    """A new process on the region's database: `store` and `history`. `pace` is seconds of the clock for each of the
+    scenario; an hour that is learnt is one of the scenario.
+    """
     clock = VirtualClock()
     far, meter, room = FarEtcd(etcd, link), DemandMeter(clock.now()), Room()
     follower = Follower(
         name, far, store, clock,
         relist_interval_s=settings.relist_interval_s * pace, on_step=_made_room(meter, room),
     )  # fmt: skip
+    learning = Learning(meter, history, clock, hour_s=HOUR_S * pace) if settings.learn else None
     attendance = Attendance(
-        name, name, "", far, store, follower, meter, clock, ttl_s=max(1, round(settings.liveness_ttl_s * pace))
-    )
+        name, name, "", far, store, follower, meter, clock, ttl_s=max(1, round(settings.liveness_ttl_s * pace)),
+        foreseen=learning.foreseen if learning else nothing_foreseen,
+    )  # fmt: skip
     urgency = Urgency(
         name, name, far, store, meter, clock, attendance.session, follower.owned,
         pause_s=settings.urgent_pause_s * pace, lead_s=settings.urgent_lead_s * pace,
@@ -96,7 +118,8 @@ def start_server(
     )
     agent = Agent(follower, claims, attendance, tempo, urgency)
     agent.start()
-    return RegionServer(link, store, service, agent)
+    minutely = asyncio.create_task(forever("learn", learning.step, MINUTE_S * pace)) if learning else None
+    return RegionServer(link, store, history, service, agent, minutely)
 
 
 def _made_room(meter: DemandMeter, room: Room) -> Callable[[Stored, Step], None]:

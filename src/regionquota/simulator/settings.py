@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from regionquota.config import AgentConfig, CoordinatorConfig, EtcdConfig, PlannerConfig
-from regionquota.core.rebalancing import Policy
+from regionquota.core.rebalancing import Policy, with_pool
 from regionquota.simulator.scenario import CoordinatorPart
 
 
@@ -23,6 +23,7 @@ class Settings:
     urgent_pause_s: float
     urgent_lead_s: float
     policy: Policy
+    learn: bool = True
 
 
 def settings_of(part: CoordinatorPart) -> Settings:
@@ -32,7 +33,6 @@ def settings_of(part: CoordinatorPart) -> Settings:
         return shipped if said is None else said
 
     shipped = Policy(
-        pool_share=planner.pool_share,
         smallest_move_share=planner.smallest_move_share,
         idle_move_share=planner.idle_move_share,
         growth_rounds=planner.growth_rounds,
@@ -40,10 +40,15 @@ def settings_of(part: CoordinatorPart) -> Settings:
     )
     policy = replace(
         shipped,
-        pool_share=chosen(part.pool_share, shipped.pool_share),
         smallest_move_share=chosen(part.smallest_move_share, shipped.smallest_move_share),
         growth_rounds=chosen(part.growth_rounds, shipped.growth_rounds),
         variance=chosen(part.variance, shipped.variance),
+    )
+    policy = with_pool(
+        policy,
+        planner.pool_share if part.pool_share is None else part.pool_share,
+        chosen(part.smallest_pool_share, planner.smallest_pool_share),
+        chosen(part.largest_pool_share, planner.largest_pool_share),
     )
     return Settings(
         interval_s=chosen(part.interval_s, coordinator.interval_s),
@@ -58,4 +63,5 @@ def settings_of(part: CoordinatorPart) -> Settings:
         urgent_pause_s=agent.urgent_pause_s,
         urgent_lead_s=agent.urgent_lead_s,
         policy=policy,
+        learn=part.learn,
     )

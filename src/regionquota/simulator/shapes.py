@@ -23,7 +23,7 @@ def shaped(demand: DemandPart, regions: Sequence[str], seed: int) -> Trace:
     """`demand.shape` or `demand.rates` must be given."""
     mean = demand.mean * demand.scale
     if demand.shape == "follow_the_sun":
-        return follow_the_sun(regions, bins=demand.bins, mean=mean, seed=seed)
+        return follow_the_sun(regions, bins=demand.bins, mean=mean, seed=seed, days=demand.days)
     rng = random.Random(f"{seed}/demand")  # noqa: S311 - repeatable, not secret
     if demand.rates is not None:
         levels = [[demand.rates.get(name, 0.0) * demand.bin_s * demand.scale for name in regions]] * demand.bins

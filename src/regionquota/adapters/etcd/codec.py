@@ -40,6 +40,7 @@ LARGEST_REPORT: Final = 1024 * 1024
 Units = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
 Revision = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
 Epoch = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Foreseen = Annotated[float, Meta(ge=0, le=1e18)]
 Name = Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER_BYTES, pattern=r"^[^\x00-\x1f\x7f-\x9f]+\Z")]
 
 
@@ -136,6 +137,8 @@ class _Row(msgspec.Struct, array_like=True):
     largest: Units = 0
     denied_high: Units = 0
     denied_low: Units = 0
+    expected: Foreseen = 0.0
+    deviation: Foreseen = 0.0
 
 
 class _Report(Document):
@@ -340,6 +343,8 @@ def decode_report(key: bytes, raw: bytes, buckets: Container[int] = ALL_BUCKETS)
             at=document.at,
             denied_high=row.denied_high,
             denied_low=row.denied_low,
+            expected=row.expected,
+            deviation=row.deviation,
         )
         for row in document.rows
         if bucket_of(row.tenant) in buckets
@@ -352,5 +357,6 @@ def _row_out(demand: Demand) -> bytes:
         demand.slice, demand.used, demand.reserved,
         demand.granted, demand.freed, demand.denied, demand.seconds, demand.epoch, demand.largest,
         demand.denied_high, demand.denied_low,
+        demand.expected, demand.deviation,
     )  # fmt: skip
     return _encoder.encode(row)

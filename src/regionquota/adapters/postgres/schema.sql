@@ -51,6 +51,28 @@ CREATE TABLE public.closed_counters (
 
 COMMENT ON TABLE public.closed_counters IS 'Accounting epochs that have ended, for the holds that began in them.';
 
+CREATE TABLE public.hourly_demand (
+    tenant_id text NOT NULL COLLATE pg_catalog."C",
+    resource text NOT NULL COLLATE pg_catalog."C",
+    scope text NOT NULL COLLATE pg_catalog."C",
+    hour timestamp with time zone NOT NULL,
+    granted numeric NOT NULL,
+    freed numeric NOT NULL,
+    denied numeric NOT NULL,
+    peak numeric NOT NULL
+)
+WITH (fillfactor='70');
+
+COMMENT ON TABLE public.hourly_demand IS 'Advisory: nothing is admitted or refused by it, and it may lack a minute. Kept for 15 days.';
+
+COMMENT ON COLUMN public.hourly_demand.hour IS 'When the hour began.';
+
+COMMENT ON COLUMN public.hourly_demand.freed IS 'Units given back: released, expired, adjusted downwards.';
+
+COMMENT ON COLUMN public.hourly_demand.denied IS 'Units that did not fit; what was asked for again counts again.';
+
+COMMENT ON COLUMN public.hourly_demand.peak IS 'Units asked for in the busiest minute of each server, added up.';
+
 CREATE TABLE public.meter_readings (
     tenant_id text NOT NULL COLLATE pg_catalog."C",
     resource text NOT NULL COLLATE pg_catalog."C",
@@ -375,6 +397,9 @@ ALTER TABLE ONLY public.adjustments
 ALTER TABLE ONLY public.closed_counters
     ADD CONSTRAINT closed_counters_pkey PRIMARY KEY (tenant_id, resource, scope, epoch);
 
+ALTER TABLE ONLY public.hourly_demand
+    ADD CONSTRAINT hourly_demand_pkey PRIMARY KEY (tenant_id, resource, scope, hour);
+
 ALTER TABLE ONLY public.meter_readings
     ADD CONSTRAINT meter_readings_pkey PRIMARY KEY (tenant_id, resource, scope, source, incarnation);
 
@@ -415,6 +440,8 @@ ALTER TABLE ONLY public.usage_openings
     ADD CONSTRAINT usage_openings_pkey PRIMARY KEY (tenant_id, resource, scope, epoch);
 
 CREATE INDEX adjustments_by_age ON public.adjustments USING btree (at);
+
+CREATE INDEX hourly_demand_by_age ON public.hourly_demand USING btree (hour);
 
 CREATE UNIQUE INDEX one_hold_per_request ON public.reservations_rest USING btree (tenant_id, request_id);
 
