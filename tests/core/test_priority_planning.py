@@ -116,7 +116,8 @@ def test_rules_of_regions_bind_whatever_is_denied_at_which_priority(
     fills = {name: getattr(quota, name) for name in ("normal_fill_percent", "low_fill_percent")}
     known = replaced(known, policy=replace(known.policy, **fills))
     wishes = wishes_of(known, wants, regions, policy, ROUND_S, None)
-    capacity, in_use, _ = totals(known, wishes)
+    total = totals(known, wishes)
+    capacity, in_use = total.capacity, total.floors
     floors = sum(max(wish.floor, wish.least) for wish in wishes.values())
     found = sizes(known, wishes, policy)
     assert sum(found.values()) <= max(capacity, in_use)
@@ -178,13 +179,13 @@ def _wish_without_priorities(
 def _sizes_without_priorities(known: Allocation, wishes: Mapping[Region, Wish], policy: Policy) -> Mapping[Region, int]:
     rules = known.policy.regions
     raised = {region: wish.raised for region, wish in wishes.items()} if rules else wishes
-    capacity, floors, wants = rebalancing.totals(known, raised)
-    if capacity <= floors:
+    total = rebalancing.totals(known, raised)
+    if total.capacity <= total.floors:
         return {region: min(known.slice_of(region), wish.floor) for region, wish in wishes.items()}
-    if capacity <= wants:
-        return fill(with_floors(raised, capacity) if rules else wishes, capacity)
-    rest = max(0, capacity - int(known.limit * policy.pool_share) - wants)
-    return spread_within(wishes, rest) if rules else rebalancing._spread(wishes, rest)
+    if total.capacity <= total.wants:
+        return fill(with_floors(raised, total.capacity) if rules else wishes, total.capacity)
+    rest = max(0, total.capacity - int(known.limit * policy.pool_share) - total.wants)
+    return spread_within(wishes, rest) if rules else rebalancing._spread(wishes, rest, total.weights)
 
 
 @given(

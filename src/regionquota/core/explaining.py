@@ -113,11 +113,12 @@ def explain(
 
     wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     aims = sizes(allocation, wishes, policy)
-    capacity, floors, wants = totals(allocation, {region: wish.raised for region, wish in wishes.items()})
+    total = totals(allocation, {region: wish.raised for region, wish in wishes.items()})
+    wants = total.wants
     pool = pool_target(allocation.limit, wishes.values(), policy)
     if any(wish.tiers for wish in wishes.values()):
         wants += pool  # which is left to claims before all have what they want
-    shared = _shared(capacity, floors, wants)
+    shared = _shared(total.capacity, total.floors, wants)
     states = weighed(regions, allocation.policy.regions)
     found = []
     for region in sorted({*allocation.slices, *regions}):

@@ -96,9 +96,9 @@ def plan(
     wanted = sizes(allocation, wishes, policy)
     smallest = max(1, int(allocation.limit * policy.smallest_move_share))
     idle = max(1, int(allocation.limit * policy.idle_move_share))
-    if not any(need.growth or need.denied for need in needs.values()):
+    if _is_at_rest(needs):
         idle = _idle_at_rest(idle)
-    draining = {region for region in wishes if regions[region].draining}
+    draining = {region for region, wish in wishes.items() if not wish.weight and regions[region].draining}
     if allocation.policy.regions:  # what is above a cap goes like what drains, however little it is
         draining |= {region for region, wish in wishes.items() if allocation.slice_of(region) > wish.most}
     return _emit(allocation, wanted, wishes, draining, smallest, idle)
@@ -134,18 +134,23 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
     """The size that each region with a wish should have."""
     rules = allocation.policy.regions
     raised = {region: wish.raised for region, wish in wishes.items()} if rules else wishes
-    capacity, floors, wants = totals(allocation, raised)
-    if capacity <= floors:
+    total = totals(allocation, raised)
+    capacity = total.capacity
+    if capacity <= total.floors:
         # Even what is in use does not fit, as after a cut: everybody gives up what is not used.
         return {region: min(allocation.slice_of(region), wish.floor) for region, wish in wishes.items()}
-    pool = pool_target(allocation.limit, wishes.values(), policy)
-    if any(wish.tiers for wish in wishes.values()):
-        if capacity - pool <= wants:
-            return fill_in_turn(with_floors(raised, capacity) if rules else wishes, capacity, pool)
-    elif capacity <= wants:
-        return fill(with_floors(raised, capacity) if rules else wishes, capacity)
-    wishes, rest = with_expected(wishes, max(0, capacity - pool - wants))
-    return spread_within(wishes, rest) if rules else _spread(wishes, rest)
+    if total.plain:
+        pool = int(allocation.limit * policy.pool_share)
+    else:
+        pool = pool_target(allocation.limit, wishes.values(), policy)
+    in_turn = not total.plain and any(wish.tiers for wish in wishes.values())
+    if capacity - (pool if in_turn else 0) <= total.wants:
+        bounded = with_floors(raised, capacity) if rules else wishes
+        return fill_in_turn(bounded, capacity, pool) if in_turn else fill(bounded, capacity)
+    rest = max(0, capacity - pool - total.wants)
+    if not total.plain:
+        wishes, rest = with_expected(wishes, rest)
+    return spread_within(wishes, rest) if rules else _spread(wishes, rest, total.weights)
 
 
 def pool_target(limit: int, wishes: Iterable[Wish], policy: Policy) -> int:
@@ -172,15 +177,28 @@ def with_pool(policy: Policy, fixed: float | None, smallest: float, largest: flo
     return replace(policy, pool_share=unlearnt, smallest_pool_share=smallest, largest_pool_share=largest)
 
 
-def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> tuple[int, int, int]:
-    """What those with a wish share, their floors, and what they want."""
-    capacity, floors, wants = allocation.pool, 0, 0
+class Totals(msgspec.Struct, frozen=True, gc=False):
+    """`capacity` is what those with a wish share. `plain`: nothing is learnt of any, and no priorities matter."""
+
+    capacity: int
+    floors: int
+    wants: int
+    weights: int
+    plain: bool
+
+
+def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> Totals:
+    """In one pass: most of a round is this, for quotas that need nothing."""
+    capacity, floors, wants, weights, plain = allocation.pool, 0, 0, 0, True
     owned = allocation.slices
     for region, wish in wishes.items():
         capacity += owned.get(region, 0)
         floors += wish.floor
         wants += wish.want
-    return capacity, floors, wants
+        weights += wish.weight
+        if wish.tiers or wish.learnt or wish.deviation:
+            plain = False
+    return Totals(capacity, floors, wants, weights, plain)
 
 
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
@@ -244,9 +262,9 @@ def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: flo
     return wanted
 
 
-def _spread(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
-    """Everybody has what they want; the rest is spread by weight."""
-    weights = sum([wish.weight for wish in wishes.values()]) or 1
+def _spread(wishes: Mapping[Region, Wish], rest: int, weights: int) -> Mapping[Region, int]:
+    """Everybody has what they want; the rest is spread by weight, of which there is `weights` in all."""
+    weights = weights or 1
     return {region: wish.want + rest * wish.weight // weights for region, wish in wishes.items()}
 
 
@@ -274,7 +292,7 @@ def _emit(
     if not takers and not draining and allocation.pool >= 0 and all(-amount < idle for amount, _ in givers):
         return NOTHING  # most quotas of most rounds
     takers.sort()
-    if any(wishes[region].tiers for _, region, _ in takers):
+    if any(wishes[region].presses for _, region, _ in takers):
         takers.sort(key=lambda taker: not wishes[taker[1]].presses)
     if allocation.policy.regions:  # what lacks of a floor goes before what others want
         takers.sort(key=lambda taker: slices.get(taker[1], 0) >= wishes[taker[1]].least)
@@ -332,6 +350,13 @@ def _fill_up(pool: int, gives: dict[Region, int]) -> Mapping[Region, int]:
         gives[giver] = left - filled[giver]
         pool += filled[giver]
     return filled
+
+
+def _is_at_rest(needs: Mapping[Region, Need]) -> bool:
+    for need in needs.values():  # not any(): this is asked of every quota of every round  # noqa: SIM110
+        if need.growth or need.denied:
+            return False
+    return True
 
 
 def _idle_at_rest(idle: int) -> int:
