@@ -6,7 +6,7 @@ evenly stays in the pool, where small limits live altogether.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -297,8 +297,13 @@ def _emit(
     if allocation.policy.regions:  # what lacks of a floor goes before what others want
         takers.sort(key=lambda taker: slices.get(taker[1], 0) >= wishes[taker[1]].least)
     givers.sort()
-    free = {region: slices[region] - wishes[region].floor for _, region in givers}
-    return _matched(allocation.pool, takers, {region: -amount for amount, region in givers}, free, draining, idle)
+    pool = allocation.pool
+
+    def believed(giver: Region) -> int:
+        """0 of whom all there is is asked for."""
+        return 0 if pool < 0 or giver in draining else slices[giver] - wishes[giver].floor
+
+    return _matched(pool, takers, {region: -amount for amount, region in givers}, believed, draining, idle)
 
 
 _Taker: TypeAlias = "tuple[int, Region, int]"
@@ -309,16 +314,14 @@ def _matched(
     pool: int,
     takers: Sequence[_Taker],
     gives: dict[Region, int],
-    free: Mapping[Region, int],
+    believed: Callable[[Region], int],
     draining: Collection[Region],
     idle: int,
 ) -> Plan:
     """Takers are served from the pool, then from givers, in the order of both; what is left goes to the pool.
 
-    A pool below zero is filled before anything else. What a draining region gives is useful whatever it is. Of what is
-    `free` in a region its moves say that it was believed, unless they ask for all there is.
+    A pool below zero is filled before anything else. What a draining region gives is useful whatever it is.
     """
-    believed = {} if pool < 0 else {region: units for region, units in free.items() if region not in draining}
     filled = _fill_up(pool, gives) if pool < 0 else {}
     grants: dict[Region, int] = {}
     moves: list[PlannedMove] = []
@@ -332,13 +335,13 @@ def _matched(
         for giver, left in gives.items():
             moved = min(amount, left)
             if moved >= useful_from or (moved and giver in draining):
-                moves.append(PlannedMove(giver, taker, moved, believed.get(giver, 0)))
+                moves.append(PlannedMove(giver, taker, moved, believed(giver)))
                 gives[giver] = left - moved
                 amount -= moved
     for giver, left in gives.items():
         to_pool = filled.get(giver, 0) + (left if left >= idle or giver in draining else 0)
         if to_pool:
-            moves.append(PlannedMove(giver, None, to_pool, believed.get(giver, 0)))
+            moves.append(PlannedMove(giver, None, to_pool, believed(giver)))
     return Plan(grants, tuple(moves))
 
 
