@@ -3,10 +3,11 @@ from collections.abc import Sequence
 import pytest
 from tests.core.builders import NOON, OTHER, QUOTA
 
+from regionquota.adapters.etcd.codec import decode_report, encode_report
 from regionquota.core.counter import Counter
 from regionquota.core.demand import Demand
 from regionquota.core.policy import Priority
-from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
 from regionquota.core.slice import Holding
 from regionquota.region import demand
 from regionquota.region.demand import DemandMeter
@@ -82,3 +83,17 @@ def test_it_tells_what_of_the_denials_was_asked_for_at_which_priority() -> None:
     meter.denied(QUOTA, 5, Priority.HIGH)
     (lately,) = meter.so_far([QUOTA], NOON + 2).words([holding()])
     assert (58, 8, 40) == (lately.denied, lately.denied_high, lately.denied_low)
+
+
+def test_what_was_denied_in_all_is_no_more_than_a_report_can_say() -> None:
+    """A report that cannot be read says nothing of any quota."""
+    meter = DemandMeter(NOON)
+    for priority in (Priority.HIGH, Priority.LOW) * 2:
+        meter.granted(QUOTA, MAX_AMOUNT)
+        meter.freed(QUOTA, MAX_AMOUNT)
+        meter.denied(QUOTA, MAX_AMOUNT, priority)
+    (raw,) = encode_report("eu", report(meter, [holding(), holding(OTHER)], NOON + 5))
+    _, words = decode_report(b"demand/eu/host-1/0000", raw)
+    said = words[0]
+    assert [QUOTA, OTHER] == [word.key for word in words]
+    assert {MAX_AMOUNT} == {said.granted, said.freed, said.denied, said.denied_high, said.denied_low}

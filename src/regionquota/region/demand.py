@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from regionquota.core.demand import Demand, turn_of
 from regionquota.core.policy import Priority
-from regionquota.core.quota import QuotaKey
+from regionquota.core.quota import MAX_AMOUNT, QuotaKey
 from regionquota.core.slice import Holding, at
 
 MAX_QUOTAS: Final = 1_000
@@ -46,7 +46,10 @@ class Tallied:
     now: float
 
     def words(self, holdings: Iterable[Holding]) -> list[Demand]:
-        """One for each that holds anything or was asked for."""
+        """One for each that holds anything or was asked for.
+
+        Sums are cut off at what readers take: one tenant's must not keep the words of all others from them.
+        """
         found = []
         for held in (at(holding, self.now) for holding in holdings):
             tally = self.tallies.get(held.key, _NOTHING)
@@ -58,11 +61,11 @@ class Tallied:
                         slice=counter.slice,
                         used=counter.used,
                         reserved=counter.reserved,
-                        granted=tally.granted,
-                        freed=tally.freed,
-                        denied=tally.denied,
-                        denied_high=tally.denied_high,
-                        denied_low=tally.denied_low,
+                        granted=min(tally.granted, MAX_AMOUNT),
+                        freed=min(tally.freed, MAX_AMOUNT),
+                        denied=min(tally.denied, MAX_AMOUNT),
+                        denied_high=min(tally.denied_high, MAX_AMOUNT),
+                        denied_low=min(tally.denied_low, MAX_AMOUNT),
                         seconds=self.seconds,
                         epoch=held.epoch,
                         largest=tally.largest,
