@@ -10,6 +10,7 @@ from regionquota.core.allocation import Allocation, Move
 from regionquota.core.demand import Need
 from regionquota.core.floors_and_caps import floors_in_force
 from regionquota.core.policy import QuotaPolicy
+from regionquota.core.quota import MAX_AMOUNT
 from regionquota.core.rebalancing import Plan, PlannedMove, RegionState
 from regionquota.core.region_rules import RegionRules
 from regionquota.core.relief import relieve
@@ -249,3 +250,11 @@ def test_floors_and_caps_hold(
         assert not gave or size - gave >= floors_in_force(known).get(region, 0)
         assert not got or rule.cap is None or size + got <= rule.cap
     assert sum(made.grants.values()) <= pool
+
+
+def test_of_sizes_that_no_float_holds_a_donor_is_asked_for_no_more_than_it_can_spare() -> None:
+    floor = 2**62 + 1
+    ruled = QuotaPolicy(regions={"us": RegionRules(floor=floor)})
+    known = allocation(MAX_AMOUNT, policy=ruled, us=MAX_AMOUNT)
+    (move,) = plan(known, ["eu"], {"eu": Need(denied=1e18, seconds=5.0), "us": Need(seconds=5.0)}).moves
+    assert move.amount <= MAX_AMOUNT - floor

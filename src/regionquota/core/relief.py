@@ -166,4 +166,5 @@ def _is_frozen(region: Region | None, regions: Mapping[Region, RegionState]) -> 
 
 
 def _spared(donor: _Side, taker: _Side) -> int:
-    return int((donor.left * taker.rate - taker.left * donor.rate) / (donor.rate + taker.rate))
+    spared = int((donor.left * taker.rate - taker.left * donor.rate) / (donor.rate + taker.rate))
+    return min(spared, donor.left)  # a float may round a large slice up
