@@ -206,6 +206,19 @@ async def test_what_is_foreseen_is_told_and_a_change_of_it_now_and_then(world: W
     assert 2 == world.etcd.reports
 
 
+async def test_a_change_of_what_is_foreseen_is_told_also_once_a_clock_that_ran_ahead_is_right(world: World) -> None:
+    told = [Foreseen(2.5, 40.0)]
+    world.attendance._foreseen = lambda _key, _now: told[-1]
+    await world.write(split(100, eu=40))
+    world.clock.seconds += 86_400.0
+    await world.attendance.attend()
+    await world.attendance.report()
+    world.clock.seconds -= 86_400.0
+    told.append(Foreseen(2.6, 40.0))
+    await world.attendance.report()
+    assert 2 == world.etcd.reports
+
+
 async def test_all_is_looked_at_again_in_pages_and_a_part_of_it_at_a_time(world: World) -> None:
     """Five reports in READ_ALL_WITHIN_S: each reads a fifth of the quotas, and after them all have been read."""
     keys = [QuotaKey("acme", f"r{number:04}") for number in range(5 * PAGE)]

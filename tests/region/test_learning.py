@@ -163,3 +163,16 @@ async def test_the_past_is_looked_up_for_what_is_told_of_alone_and_now_and_then(
     for _ in range(20):
         await world.minute(1)
     assert 3 == world.history.recalls
+
+
+async def test_what_was_looked_up_while_the_clock_ran_ahead_counts_no_more_once_it_is_right(world: World) -> None:
+    for hour in range(-48, 0):
+        await world.history.add(HOUR + hour * HOUR_S, {CPU: Counted(7200, 0, 0, 300)})
+    world.clock.seconds += 40 * DAY_S
+    for _ in range(2):
+        world.learning.foreseen(CPU, world.clock.now())
+        await world.minute(1)
+    world.clock.seconds -= 40 * DAY_S
+    assert NOTHING == world.learning.foreseen(CPU, world.clock.now())
+    await world.learning.step()
+    assert 2.0 == world.learning.foreseen(CPU, world.clock.now()).expected

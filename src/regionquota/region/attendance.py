@@ -116,7 +116,7 @@ class Attendance:
         at_rest = not any(word.granted or word.freed or word.denied for word in words)
         # What was asked for in the last report must not stand there for ever: one more report says that it is over.
         if at_rest and self._reported is not None and _balances(words) == _balances(self._reported):
-            is_lately = tallied.now - self._reported_at < FORESEEN_AGAIN_S
+            is_lately = abs(tallied.now - self._reported_at) < FORESEEN_AGAIN_S
             if is_lately or _outlooks(words) == _outlooks(self._reported):
                 return
         try:

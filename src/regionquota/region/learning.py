@@ -53,7 +53,7 @@ class Learning:
         """Of a quota that is told of; what is asked here for the first time is recalled in the next step."""
         self._told[key] = None
         known = self._outlooks.get(key)
-        return NOTHING if known is None or now - known.made > self._hour_s else known.at(now, self._hour_s)
+        return NOTHING if known is None or abs(now - known.made) > self._hour_s else known.at(now, self._hour_s)
 
     async def step(self) -> None:
         """Raises `StoreUnavailable`."""
@@ -95,12 +95,12 @@ class Learning:
             del self._pending[key]
 
     async def _recall(self, now: float) -> None:
-        """What is told of, and was looked up too long ago."""
+        """What is told of, and was looked up too long ago; or at a time that is not yet, by a clock that was wrong."""
         told, self._told = self._told, {}
-        old = now - self._hour_s / LOOKS_AN_HOUR
-        for key in [key for key, at in self._looked_at.items() if at <= old and key not in told]:
+        old = {key for key, at in self._looked_at.items() if abs(now - at) >= self._hour_s / LOOKS_AN_HOUR}
+        for key in old - told.keys():
             del self._outlooks[key], self._looked_at[key]
-        wanted = list(islice((key for key in told if self._looked_at.get(key, old) <= old), AT_ONCE))
+        wanted = list(islice((key for key in told if key in old or key not in self._looked_at), AT_ONCE))
         if not wanted:
             return
         found = await self._history.recall(wanted, hours_to_recall(now, self._hour_s))
