@@ -40,7 +40,7 @@ def denied(amount: int, pool: int | None = 0, reason: str = "OVER_LIMIT") -> dic
         (
             denied(6, reason="KEPT_FOR_HIGHER_PRIORITY") | {"kept": 4, "priority": "normal"},
             False,
-            "6 asked for at normal priority, but of the 7 available in a slice of 9 4 are kept for higher priority",
+            "6 asked for at normal priority; of the 7 available in a slice of 9, 4 are kept for higher priority",
         ),
         (denied(8, reason="IN_DEBT"), False, "the region owes what was used beyond its slice"),
     ],

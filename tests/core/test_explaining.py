@@ -55,6 +55,11 @@ def test_scarcity_and_collection() -> None:
     assert {Situation.COLLECTING} == set(situations(why(over)).values())
 
 
+def test_a_limit_that_is_just_used_up_is_not_exceeded() -> None:
+    all_of_it = {"eu": Need(150), "us": Need(100), "ap": Need(50)}
+    assert {Situation.USED_UP} == set(situations(why(all_of_it)).values())
+
+
 def test_how_long_it_lasts() -> None:
     eu, us, ap = sorted(
         why({"eu": Need(90, growth=2.0), "us": Need(60, growth=2.0)}).regions, key=lambda one: one.region != "eu"

@@ -346,3 +346,10 @@ def test_who_runs_short_at_low_priority_alone_gives_to_one_that_is_asked_for_mor
     requested = owned(200, eu=100, us=100, moves=[Move("1", "us", "eu", 7)])
     assert (PlannedMove("us", "eu", 7),) == relieve(requested, asked, {"us"}, SHORT, 3).moves
     assert () == relieve(requested, asked | {"us": denying(100, normal=1.0)}, {"us"}, SHORT, 3).moves
+
+
+def test_a_denial_at_low_priority_costs_nobody_its_growth_where_nothing_is_kept() -> None:
+    both = {"eu": Need(400, growth=20.0, seconds=10.0), "us": Need(400, growth=20.0, seconds=10.0)}
+    alike = aims(1000, **both)
+    denied = aims(1000, **{**both, "eu": replaced(both["eu"], denied=0.1, denied_low=0.1)})
+    assert denied["eu"] >= alike["eu"] - 1

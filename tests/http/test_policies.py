@@ -335,3 +335,12 @@ async def test_a_raised_burst_never_gives_a_second_one(start: Start, tenant: str
 
     await until(the_rest_is_granted)
     assert 429 == (await api.reserve(tenant, 1)).status
+
+
+async def test_a_denial_at_a_cap_says_so(api: Api, tenant: str) -> None:
+    capped = {"eu": {"cap": 3}}
+    assert 200 == (await api.set_limit(tenant, 10, regions=capped)).status
+    await api.hold(tenant, 3)
+    reply = await api.reserve(tenant, 1)
+    assert (429, "OVER_LIMIT") == (reply.status, reply.body["reason"])
+    assert reply.body["detail"].endswith("; its cap lets eu own no more than 3")

@@ -37,6 +37,13 @@ async def test_a_denial_names_the_priority_what_is_kept_and_what_helps(api: Api,
     assert "OVER_LIMIT" == (await api.reserve(graded, 1, priority="high")).body["reason"]
 
 
+async def test_a_denial_for_want_of_room_says_the_same_in_numbers_and_in_words(api: Api, graded: str) -> None:
+    await api.hold(graded, 8, priority="high")
+    reply = await api.reserve(graded, 5, priority="low")
+    assert ("OVER_LIMIT", 0) == (reply.body["reason"], reply.body["available"])
+    assert "5 of vcpu asked for at low priority, 2 available, none of it at low priority, in" in reply.body["detail"]
+
+
 async def test_what_a_priority_may_never_fill_is_denied_at_once(api: Api, graded: str) -> None:
     began = time.monotonic()
     reply = await api.reserve(graded, 6, priority="low", wait_ms=LONG_MS)

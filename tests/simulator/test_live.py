@@ -32,6 +32,15 @@ def test_what_is_no_time_is_refused(text: str) -> None:
         parse_duration(text)
 
 
+def test_percents_for_priorities_are_played_and_what_is_not_known_of_priorities_is_said() -> None:
+    plain, assumed = scenario_of(live(fills={"normal_fill_percent": 90, "low_fill_percent": 80}), None, 60)
+    wanted = otherwise(plain, [], "live").quota
+    assert (90, 80) == (wanted.normal_fill_percent, wanted.low_fill_percent)
+    assert "who asks at which priority is not reported: all ask at normal priority" in assumed
+    _, assumed = scenario_of(live(fills={"normal_fill_percent": 100, "low_fill_percent": 100}), None, 60)
+    assert not any("priority" in one for one in assumed)
+
+
 def test_what_runs_becomes_a_scenario() -> None:
     plain, assumed = scenario_of(live(), "eu", 3600)
     wanted = otherwise(plain, [], "live")

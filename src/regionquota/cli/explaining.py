@@ -37,8 +37,8 @@ from regionquota.ports import Frozen, RegionRecord
 CALL_TIMEOUT_S: Final = 5.0
 _WORDS: Mapping[str, str] = {
     "OVER_LIMIT": "{amount:,} did not fit into {available:,} of a slice of {slice:,}",
-    "KEPT_FOR_HIGHER_PRIORITY": "{amount:,} asked for at {priority} priority, but of the {available:,} available "
-    "in a slice of {slice:,} {kept:,} are kept for higher priority",
+    "KEPT_FOR_HIGHER_PRIORITY": "{amount:,} asked for at {priority} priority; of the {available:,} available in a "
+    "slice of {slice:,}, {kept:,} are kept for higher priority",
     "IN_DEBT": "the region owes what was used beyond its slice: nothing is admitted until that is paid back",
     "OVERDRAFT_EXCEEDED": "the region owes more than the policy allows",
     "MAX_SINGLE_RESERVATION": "{amount:,} is more than the policy allows at once",

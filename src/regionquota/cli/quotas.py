@@ -141,7 +141,7 @@ async def suspend(
 
 @app.command(
     "set-many",
-    epilog="Example: regionquota quota set-many limits.toml, which holds [[limits]] tables: "
+    epilog="Example: regionquota quota set-many limits.toml, which holds tables \\[\\[limits]]: "
     'tenant_id = "acme", resource = "vcpu", limit = 500, …',
 )
 @command

@@ -39,6 +39,9 @@ class _Seen:
     seconds: float
 
 
+_FILLS: Final = ("normal_fill_percent", "low_fill_percent")
+
+
 async def look(config: Config, wanted: Wanted) -> Live:
     """Limits, slices and usage from the region's server, demand from what the regions report to etcd.
 
@@ -63,6 +66,7 @@ async def look(config: Config, wanted: Wanted) -> Live:
         rates=seen.rates.get(key, {}),
         watched_s=seen.seconds,
         rules=said["policy"].get("regions", {}),
+        fills={name: said["policy"][name] for name in _FILLS if name in said["policy"]},
     )
 
 

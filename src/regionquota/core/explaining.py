@@ -33,6 +33,7 @@ class Situation(StrEnum):
     SILENT = "has reported nothing of this quota: keeps what it has"
     DRAINING = "draining: keeps what it uses, the rest goes to the others"
     COLLECTING = "even what is in use exceeds the limit: gives back what it does not use"
+    USED_UP = "all that there is is in use: gets what others give back, as it is given back"
     SCARCE = (
         "not everybody can have what they want: what is not in use is shared by weight, up to what each wants; what is "
         "wanted at high priority comes first, and at low priority last"
@@ -176,7 +177,7 @@ def ruling_in_words(one: Explained) -> list[str]:
 
 def _shared(capacity: int, floors: int, wants: int) -> Situation:
     if capacity <= floors:
-        return Situation.COLLECTING
+        return Situation.USED_UP if capacity == floors else Situation.COLLECTING
     return Situation.SCARCE if capacity <= wants else Situation.CONTENT
 
 

@@ -245,7 +245,7 @@ def wish_of(
         wish = msgspec.structs.replace(wish, learnt=learnt, deviation=need.deviation)
     if quota.low_fill_percent == 100 and not need.denied_high and not need.denied_low:
         return wish
-    usual = _wanted(without_low(need), limit, policy, round_s, ahead_s)
+    usual = _wanted(without_low(need, quota), limit, policy, round_s, ahead_s)
     return in_turn(wish, need, usual, min(round_s, need.seconds), quota, max(limit, need.in_use))
 
 

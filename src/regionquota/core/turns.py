@@ -18,11 +18,12 @@ _FROM_POOL: Final = 3
 """From this tier on nobody gets what is kept for claims."""
 
 
-def without_low(need: Need) -> Need:
-    """What is denied at low alone leaves the others all the room that is kept for them: then nothing that grows
+def without_low(need: Need, quota: QuotaPolicy) -> Need:
+    """What is denied at low alone leaves the others the room that is kept for them, if any is: then nothing that grows
     presses.
     """
-    growth = 0.0 if turn_of(need) == LAST_TURN else need.growth
+    is_room_kept = quota.low_fill_percent < quota.normal_fill_percent
+    growth = 0.0 if is_room_kept and turn_of(need) == LAST_TURN else need.growth
     return replace(need, growth=growth, denied=max(0.0, need.denied - need.denied_low))
 
 

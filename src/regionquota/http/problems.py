@@ -6,6 +6,8 @@ from typing import Any, Final, assert_never
 from urllib.parse import quote
 
 from regionquota.core.commands import Denied, DenyReason, Forbidden, RequestConflict, Suspended, UnknownQuota
+from regionquota.core.policy import Priority
+from regionquota.core.region_rules import NO_RULES
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
 
 RETRY_DENIED_S: Final = 10
@@ -150,16 +152,26 @@ def _why(outcome: Denied, region: str) -> str:
         case DenyReason.OVER_LIMIT if outcome.amount > holding.limit and not holding.unlimited:
             return f"{outcome.amount} of {resource} asked for, more than the whole limit {holding.limit}: ask for less"
         case DenyReason.OVER_LIMIT:
-            kept = holding.counter.available - outcome.room
-            guarantees = f" ({kept} more are kept for others' guarantees)" if kept else ""
-            return (
-                f"{outcome.amount} of {resource} asked for, {outcome.room} available{guarantees} in the slice of "
-                f"{holding.slice} that {region} holds of the limit {holding.limit}"
-            )
+            return _does_not_fit(outcome, region)
         case DenyReason.KEPT_FOR_HIGHER_PRIORITY:
             return _kept(outcome, region)
         case _:
             assert_never(outcome.reason)
+
+
+def _does_not_fit(outcome: Denied, region: str) -> str:
+    holding, named = outcome.holding, outcome.priority.value
+    resource = holding.key.resource
+    guaranteed = holding.counter.available - outcome.room
+    priority = "" if outcome.priority is Priority.NORMAL else f" at {named} priority"
+    reserved = f", none of it at {named} priority," if outcome.room and not outcome.free else ""
+    guarantees = f" ({guaranteed} more are kept for others' guarantees)" if guaranteed else ""
+    cap = holding.policy.regions.get(region, NO_RULES).cap
+    capped = "" if cap is None or holding.slice < cap else f"; its cap lets {region} own no more than {cap}"
+    return (
+        f"{outcome.amount} of {resource} asked for{priority}, {outcome.room} available{reserved}{guarantees} "
+        f"in the slice of {holding.slice} that {region} holds of the limit {holding.limit}{capped}"
+    )
 
 
 def _kept(outcome: Denied, region: str) -> str:
@@ -169,9 +181,11 @@ def _kept(outcome: Denied, region: str) -> str:
     asked = f"{outcome.amount} of {resource} asked for at {named} priority"
     most = holding.policy.may_fill(holding.limit, outcome.priority)
     if outcome.amount > most:
-        return f"{asked}, which may fill {most} of the whole limit {holding.limit} ({field_} {percent}): ask for less"
+        remedy = "ask for less, or at higher priority" if most else "ask at higher priority"
+        return f"{asked}, which may fill {most} of the whole limit {holding.limit} ({field_} {percent}): {remedy}"
+    kept = "all" if outcome.kept >= outcome.room else f"{outcome.kept}"
     return (
-        f"{asked}, {outcome.free} available to it: of the {outcome.room} that are free, {outcome.kept} are kept for "
+        f"{asked}, {outcome.free} available to it: of the {outcome.room} that are free, {kept} are kept for "
         f"higher priority in the slice of {holding.slice} that {region} holds ({field_} {percent}). Wait with wait_ms, "
         f"ask for less or at higher priority, or raise {field_}"
     )

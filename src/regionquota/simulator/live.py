@@ -21,7 +21,7 @@ LONGEST_S: Final = 86_400.0
 @dataclass(frozen=True, slots=True)
 class Live:
     """One consumable quota of a running deployment. `rates` are the units per second that each region is asked for;
-    `rules` are the quota's for single regions: weight, floor, cap.
+    `rules` are the quota's for single regions: weight, floor, cap; `fills` its percents for priorities.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Live:
     rates: Mapping[Region, float]
     watched_s: float
     rules: Mapping[Region, Mapping[str, int | None]] = field(default_factory=dict)
+    fills: Mapping[str, int] = field(default_factory=dict)
 
 
 def parse_duration(text: str) -> float:
@@ -71,6 +72,7 @@ def scenario_of(live: Live, cut: Region | None, for_s: float) -> tuple[dict[str,
             "limit": live.limit // each,
             "slices": {name: live.slices.get(name, 0) // each for name in regions},
             "regions": {name: _rules(rules, live, each) for name, rules in live.rules.items() if name in regions},
+            **live.fills,
         },
         "events": [] if cut is None else [event],
     }  # fmt: skip
@@ -90,7 +92,9 @@ def _assumed(live: Live, each: int) -> Sequence[str]:
     notes = [
         f"demand goes on as it was seen for {live.watched_s:.0f} s, at random around it: {rates}",
         "what was denied counts as asked for, also where it was asked for again",
-        "each period begins with nothing used; regions have today's slices and weights",
+        "each period begins with nothing used; regions have today's slices, weights, floors and caps",
         "the product's shipped settings, 100 ms between each region and etcd",
     ]
+    if any(percent < 100 for percent in live.fills.values()):
+        notes.append("who asks at which priority is not reported: all ask at normal priority")
     return [*notes, f"one unit stands for {each:,}"] if each > 1 else notes

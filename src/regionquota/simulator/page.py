@@ -157,7 +157,7 @@ def _plots(found: Report) -> list[str]:
         _figure(
             f"Who was denied ({name})",
             denials_chart(work, outcome, found.oracle),
-            "Grey: there was no room left in the whole world. Red: there was, but elsewhere.",
+            "Grey: one counter for the whole world had denied it, too. Red: there was room, but elsewhere.",
         ),
         _figure(
             f"What moved ({name})",

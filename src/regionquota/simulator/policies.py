@@ -14,7 +14,7 @@ from regionquota.simulator.scenario import Scenario
 from regionquota.simulator.settings import settings_of
 
 ABOUT: Final[Mapping[str, str]] = {
-    "oracle": "one exact counter for the whole world, that everybody reaches at once: what cannot be bettered",
+    "oracle": "one exact counter for the whole world, that everybody reaches at once",
     "static": "each region has the same share for ever",
     "periodic": "this product's planner, by its rounds alone",
     "ours": "this product as it is shipped: rounds, claims from the pool, and help at once for who runs short",

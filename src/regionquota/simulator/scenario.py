@@ -144,7 +144,7 @@ def otherwise(plain: dict[str, Any], words: Sequence[str], where: str) -> Scenar
     """`plain`, as a file would say it, but for `words`. Raises `InvalidRequest`."""
     for word in words:
         _say(plain, word)
-    return checked(plain, where)
+    return checked(plain, where, words)
 
 
 def _take_trace(plain: dict[str, Any], trace: Path) -> None:
@@ -170,11 +170,16 @@ def _say(plain: dict[str, Any], word: str) -> None:
         plain[last] = value.strip()
 
 
-def checked(plain: object, where: str) -> Scenario:
+def _said(words: Sequence[str]) -> str:
+    """What may be wrong of it is not in the file."""
+    return f" with --set {' --set '.join(words)}" if words else ""
+
+
+def checked(plain: object, where: str, words: Sequence[str] = ()) -> Scenario:
     try:
         scenario = msgspec.convert(plain, Scenario)
     except msgspec.ValidationError as error:
-        raise InvalidRequest("scenario", f"{where}: {error}") from error
+        raise InvalidRequest("scenario", f"{where}{_said(words)}: {error}") from error
     demand = scenario.demand
     if sum(one is not None for one in (demand.trace, demand.requests, demand.shape, demand.rates)) != 1:
         raise InvalidRequest("scenario", f"{where}: demand takes one of trace, requests, shape and rates")
