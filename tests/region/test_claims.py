@@ -135,6 +135,15 @@ async def test_a_claim_that_the_watch_overtook_is_made_again(world: World) -> No
     assert (holding is not None and holding.slice, await world.slice()) == (20, 20)
 
 
+async def test_a_claim_that_loses_to_twenty_others_is_made_all_the_same(world: World) -> None:
+    await world.set_limit(100)
+    _, found = await world.etcd.read(QUOTA)
+    assert found is not None
+    world.etcd.before_swap = [grant(found, {"us": units}) for units in range(20, 0, -1)]
+    holding = await world.claims.join(QUOTA)
+    assert (40, 40) == (holding and holding.slice, await world.slice())
+
+
 async def test_an_odd_pool_of_one_can_be_claimed(world: World) -> None:
     await world.set_limit(1)
     await world.claims.join(QUOTA)

@@ -16,9 +16,9 @@ from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
 from regionquota.region.follower import Follower
 from regionquota.region.steps import Step, claim
 
-MAX_ATTEMPTS: Final = 8
-"""Claims for one wish, each at most a share of the pool and each lost to a concurrent change: then the next denial
-has to ask again."""
+MAX_ATTEMPTS: Final = 32
+"""Claims for one wish, each at most a share of the pool, or lost to a concurrent change: then the next denial has to
+ask again. With 8, one of five first uses in twenty regions at once was denied beside a full pool."""
 UNKNOWN_FOR_S: Final = 1.0
 """How long a quota that does not exist is not asked for again."""
 MAX_UNKNOWN: Final = 10_000
