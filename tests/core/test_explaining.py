@@ -103,6 +103,11 @@ def test_a_rule_that_decides_the_size_is_named_with_what_it_would_be_without() -
     assert ((Ruling(Rule.WEIGHT, 200, 300),), 200) == (found["eu"].rulings, found["eu"].weight)
 
 
+def test_a_floor_that_costs_an_idle_region_what_nobody_asked_for_is_told_as_that() -> None:
+    (said,) = ruling_in_words(ruled(1000, {"eu": Need(5), "us": Need()}, {}, us=RegionRules(floor=60))["us"])
+    assert said.startswith("it has a floor of 60 and uses nothing: so it is given no more than its share by weight")
+
+
 def test_a_rule_that_makes_no_difference_is_not_named() -> None:
     needs = {"eu": Need(), "us": Need(), "ap": Need()}
     found = ruled(1000, needs, {}, eu=RegionRules(weight=100, floor=1, cap=900))

@@ -180,7 +180,10 @@ def in_words(allocation: Allocation) -> str:
     pool = allocation.pool
     rest = f"{pool:,} in the pool" if pool >= 0 else f"{-pool:,} above it still to be given back"
     retired = f", {allocation.retired_units:,} retired with evicted regions" if allocation.retired else ""
-    return f"{limit}, {rest}{retired}"
+    policy = allocation.policy
+    fills = (("normal", policy.normal_fill_percent), ("low", policy.low_fill_percent))
+    kept = "".join(f", {name} priority may fill {percent} %" for name, percent in fills if percent < 100)
+    return f"{limit}, {rest}{retired}{kept}"
 
 
 def pool_in_words(allocation: Allocation, found: Explanation) -> str:

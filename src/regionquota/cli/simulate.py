@@ -68,6 +68,8 @@ async def simulate_(
 
     Exit status 1 if the product admitted more than the limit in any bin.
     """
+    if html is not None:
+        _check_writable(html)
     words = list(say or [])
     words += [] if seed is None else [f"seed={seed}"]
     words += [] if bins is None else [f"demand.bins={bins}"]
@@ -113,6 +115,12 @@ def _chosen(policies: Sequence[str]) -> Sequence[str]:
         if name not in POLICIES:
             raise InvalidRequest("policy", f'unknown policy "{name}": known are {", ".join(POLICIES)}')
     return [name for name in POLICIES if name in policies]
+
+
+def _check_writable(file: Path) -> None:
+    """Before minutes of playing, not after them."""
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        raise InvalidRequest("html", f"cannot write {file}: name a file in a directory that exists")
 
 
 def _write(file: Path, text: str) -> None:

@@ -168,11 +168,20 @@ def _each_less(allocation: Allocation, region: Region) -> Iterator[tuple[Rule, i
 
 def ruling_in_words(one: Explained) -> list[str]:
     """Which rules of the quota decide the size, and whether the floor is met."""
-    said = [f"its {ruling.rule} {ruling.value:,} decides: without it {ruling.without:,}" for ruling in one.rulings]
+    said = [_in_words(ruling, one) for ruling in one.rulings]
     bound = one.situation not in (Situation.DRAINING, Situation.FROZEN)
     if bound and one.size is not None and one.size < one.floor:
         said.append(f"its floor {one.floor:,} does not fit beside what is in use and the floors of the others")
     return said
+
+
+def _in_words(ruling: Ruling, one: Explained) -> str:
+    if ruling.rule is Rule.FLOOR and one.size is not None and ruling.without > one.size:
+        return (
+            f"it has a floor of {ruling.value:,} and uses nothing: so it is given no more than its share by weight; "
+            f"without the floor {ruling.without:,}, as others have not asked for it"
+        )
+    return f"its {ruling.rule} {ruling.value:,} decides: without it {ruling.without:,}"
 
 
 def _shared(capacity: int, floors: int, wants: int) -> Situation:
