@@ -1,6 +1,7 @@
 """CPU time of one planning round over active quotas in five regions.
 
-Everything but the network: reports are summed up, each quota is planned, what is to change is written in memory.
+Everything but the network, with the collector of cycles set as in a coordinator: reports are summed up, each quota is
+planned, what is to change is written in memory.
 
     .venv/bin/python benchmarks/planning.py [QUOTAS ...]
 """
@@ -13,6 +14,7 @@ import time
 from collections.abc import Sequence
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
+from regionquota.bootstrap.serving import spare_collector
 from regionquota.coordinator.carrying_out import Round
 from regionquota.coordinator.documents import Shelves
 from regionquota.coordinator.leading import Led
@@ -75,6 +77,7 @@ def _word(key: QuotaKey, rng: random.Random) -> Demand:
 
 
 def main(sizes: Sequence[int]) -> None:
+    spare_collector()
     print(f"{'quotas':>9} {'CPU s':>8} {'us each':>8} {'changed':>8}")
     for quotas in sizes:
         took, done = asyncio.run(measure(quotas))

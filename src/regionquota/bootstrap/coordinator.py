@@ -10,7 +10,7 @@ from regionquota.bootstrap.alerting import alerts_on
 from regionquota.bootstrap.clock import SystemClock
 from regionquota.bootstrap.connections import connect_etcd
 from regionquota.bootstrap.history import watching_history
-from regionquota.bootstrap.serving import first_of, instance_name, site, stop_signal, telemetry_of
+from regionquota.bootstrap.serving import first_of, instance_name, site, spare_collector, stop_signal, telemetry_of
 from regionquota.config import Config
 from regionquota.coordinator.carrying_out import Round
 from regionquota.coordinator.coordinator import Coordinator, Tempo
@@ -76,6 +76,7 @@ async def _run_in_one_history(
                 watching_history(watch.step, telemetry, lambda: watch.trouble),
             ):
                 coordinator.start()
+                spare_collector()
                 await first_of(stopping, ended)
                 _log.info("stopping")
         finally:

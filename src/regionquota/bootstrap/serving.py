@@ -33,7 +33,7 @@ async def telemetry_of(config: Config) -> AsyncIterator[Telemetry]:
 
 def spare_collector() -> None:
     """To be called once everything runs. Python's collector of cycles would stop the loop for tens of milliseconds to
-    look through what stays for good; calls leave hardly any cycles behind.
+    look through what stays for good; calls and rounds leave hardly any cycles behind.
     """
     gc.collect()
     gc.freeze()
