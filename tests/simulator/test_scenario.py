@@ -1,10 +1,21 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from regionquota.errors import InvalidRequest
-from regionquota.simulator.scenario import checked, read_scenario
+from regionquota.simulator.scenario import (
+    CoordinatorPart,
+    DemandPart,
+    EventPart,
+    QuotaPart,
+    RegionPart,
+    RulesPart,
+    Scenario,
+    checked,
+    read_scenario,
+)
 
 GOOD: dict[str, Any] = {
     "name": "n",
@@ -120,3 +131,23 @@ def test_each_scenario_of_the_gallery_says_what_it_shows(file: Path) -> None:
     known = read_scenario(file)
     assert known.shows.endswith(".")
     assert len({read_scenario(other).name for other in FILES}) == len(FILES)
+
+
+@pytest.mark.parametrize(
+    ("part", "before"),
+    [
+        (DemandPart, "demand."),
+        (QuotaPart, "quota."),
+        (CoordinatorPart, "coordinator."),
+        (RegionPart, "regions.NAME."),
+        (RulesPart, "quota.regions.NAME."),
+        (EventPart, ""),
+        (Scenario, ""),
+    ],
+)
+def test_every_field_is_told_in_the_documentation(part: type[msgspec.Struct], before: str) -> None:
+    told = (Path(__file__).parents[2] / "docs/scenarios.md").read_text()
+    nested = ("regions", "demand", "quota", "coordinator", "rates", "slices")
+    for name in msgspec.structs.fields(part):
+        words = (f"`{before}{name.name}`", f"`.{name.name}`", f"`{name.name}`")
+        assert name.name in nested or any(word in told for word in words), name.name

@@ -32,7 +32,8 @@ from regionquota.simulator.side_by_side import SideBySide
 EXAMPLES: Final = (
     "Examples: regionquota simulate simulations/partition.toml --html partition.html · "
     "regionquota simulate simulations/trace_sun.toml --trace demand.csv --bins 300 --set quota.limit_factor=1.0 · "
-    "regionquota simulate --from-live http://127.0.0.1:8080 --cut eu --for 1h"
+    "regionquota simulate --from-live http://127.0.0.1:8080 --cut eu --for 1h · "
+    "Fields of a scenario, and of --set: docs/scenarios.md"
 )
 _SAY_S: Final = 2.0
 
