@@ -143,10 +143,10 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
         pool = int(allocation.limit * policy.pool_share)
     else:
         pool = pool_target(allocation.limit, wishes.values(), policy)
-    in_turn = not total.plain and any(wish.tiers for wish in wishes.values())
-    if capacity - (pool if in_turn else 0) <= total.wants:
+    by_priority = not total.plain and any(wish.tiers for wish in wishes.values())
+    if capacity - (pool if by_priority else 0) <= total.wants:
         bounded = with_floors(raised, capacity) if rules else wishes
-        return fill_in_turn(bounded, capacity, pool) if in_turn else fill(bounded, capacity)
+        return fill_in_turn(bounded, capacity, pool) if by_priority else fill(bounded, capacity)
     rest = max(0, capacity - pool - total.wants)
     if not total.plain:
         wishes, rest = with_expected(wishes, rest)
@@ -257,9 +257,7 @@ def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: flo
     wanted = in_use + math.ceil(growth + margin + need.denied * ahead)
     if ahead_s is not None:
         wanted = max(wanted, foreseen(need, ahead_s))
-    if wanted > limit:
-        wanted = min(wanted, max(limit, in_use))
-    return wanted
+    return max(limit, in_use) if wanted > limit else wanted
 
 
 def _spread(wishes: Mapping[Region, Wish], rest: int, weights: int) -> Mapping[Region, int]:
