@@ -67,10 +67,11 @@ class Documents:
         """What a round has to look at: what regions report, what waits for somebody, what evicted regions have left;
         and what those that are `able` to be given anything lack of a floor.
         """
-        keys = self._unfinished.union(reported)
-        keys |= {key for key, regions in self._below_floor.items() if not regions.isdisjoint(able)}
+        keys = dict.fromkeys(reported)  # in the order of the reports, which is that of their words in memory
+        keys |= dict.fromkeys(self._unfinished)
+        keys |= dict.fromkeys(key for key, regions in self._below_floor.items() if not regions.isdisjoint(able))
         if evicted:
-            keys |= {key for key, stored in self._known.items() if _has_part(stored, evicted)}
+            keys |= dict.fromkeys(key for key, stored in self._known.items() if _has_part(stored, evicted))
         return [stored for key in keys if (stored := self._known.get(key)) is not None]
 
     @property

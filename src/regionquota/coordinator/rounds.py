@@ -47,10 +47,13 @@ async def run_round(
     active, documents = await _to_look_at(led, allocations, known, said, evicted_before, able)
     evicted = await _still_evicted(records, regions or KnownRegions(directory))
 
-    def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
-        settled = _without_evicted(allocation, evicted, now)
-        heard = needs_of(said.get(key, ()), now)
-        return settled, plan(settled, heard, states, policy, round_s, period_left(settled, now))
+    def wanted(keys: Sequence[QuotaKey], documents: Sequence[Allocation]) -> Sequence[tuple[Allocation, Plan]]:
+        settled = [_without_evicted(document, evicted, now) for document in documents]
+        heard = [needs_of(said.get(key, ()), now) for key in keys]
+        return [
+            (document, plan(document, needed, states, policy, round_s, period_left(document, now)))
+            for document, needed in zip(settled, heard, strict=True)
+        ]
 
     def find(key: QuotaKey) -> Allocation | None:
         stored = documents[group_of(key, led.groups)].get(key)
@@ -118,14 +121,15 @@ async def run_urgent(
     def smallest(allocation: Allocation) -> int:
         return max(1, int(allocation.limit * policy.smallest_move_share))
 
-    def wanted(key: QuotaKey, allocation: Allocation) -> tuple[Allocation, Plan]:
+    def relief_of(key: QuotaKey, allocation: Allocation) -> Plan:
         needed = demand.get(key, _NOBODY)
-        return allocation, relieve(
-            allocation, needed, short[key], states, smallest(allocation), period_left(allocation, now)
-        )
+        return relieve(allocation, needed, short[key], states, smallest(allocation), period_left(allocation, now))
+
+    def wanted(keys: Sequence[QuotaKey], allocations: Sequence[Allocation]) -> Sequence[tuple[Allocation, Plan]]:
+        return [(one, relief_of(key, one)) for key, one in zip(keys, allocations, strict=True)]
 
     def is_certain(key: QuotaKey, allocation: Allocation) -> bool:
-        _, relief = wanted(key, allocation)
+        relief = relief_of(key, allocation)
         few = smallest(allocation) / round_s
         helped = relief.grants.keys() | {move.target for move in relief.moves}
         said_of = demand.get(key, _NOBODY)

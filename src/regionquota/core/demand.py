@@ -82,9 +82,7 @@ def needs_of(words: Sequence[tuple[Region, Demand]], now: float | None = None) -
     Balances and what is foreseen come out of one database, so the largest word is taken; rates are each server's own
     and add up. What was in use in an accounting epoch that is over for anybody is so no more.
     """
-    newest = TIMELESS
-    for _, demand in words:
-        newest = max(newest, demand.epoch)
+    newest = max([demand.epoch for _, demand in words], default=TIMELESS)
     summed: dict[Region, Need] = {}
     for region, demand in words:
         word = _need(demand, newest, now)

@@ -278,6 +278,7 @@ def _emit(
     takers: list[_Taker] = []
     givers: list[tuple[int, Region]] = []
     slices = allocation.slices
+    most_idle, pressing = 0, False
     for region, size in wanted.items():
         owned = slices.get(region, 0)
         if size > owned:
@@ -285,12 +286,14 @@ def _emit(
             useful_from = 1 if wish.urgent else idle if owned >= wish.want + wish.learnt else smallest
             if size - owned >= useful_from or draining:
                 takers.append((owned - size, region, useful_from))
+                pressing = pressing or (bool(wish.tiers) and wish.presses)
         elif size < owned:
             givers.append((size - owned, region))
-    if not takers and not draining and allocation.pool >= 0 and all(-amount < idle for amount, _ in givers):
+            most_idle = max(most_idle, owned - size)
+    if not takers and not draining and allocation.pool >= 0 and most_idle < idle:
         return NOTHING  # most quotas of most rounds
     takers.sort()
-    if any(wishes[region].presses for _, region, _ in takers):
+    if pressing:
         takers.sort(key=lambda taker: not wishes[taker[1]].presses)
     if allocation.policy.regions:  # what lacks of a floor goes before what others want
         takers.sort(key=lambda taker: slices.get(taker[1], 0) >= wishes[taker[1]].least)
