@@ -10,6 +10,7 @@ from tests.http.harness import Api, Reply, Server
 
 TENANT = "acme"
 HELD = "the id of a hold"
+SOME_ID = "dee6ed7e-7c7e-4be7-a518-c7384719fe14"
 LONGEST = "é" * 128
 
 
@@ -267,7 +268,7 @@ async def test_an_unknown_path_is_a_problem_document(api: Api, method: str, path
     [
         ("DELETE", "/v1/reservations", {"GET", "POST"}),
         ("PUT", "/v1/reservations/batch", {"POST", "GET"}),
-        ("GET", f"/v1/reservations/{uuid.uuid4()}/commit", {"POST"}),
+        ("GET", f"/v1/reservations/{SOME_ID}/commit", {"POST"}),
         ("PATCH", "/v1/adjustments", {"POST"}),
         ("POST", "/v1/tenants/acme/quotas", {"GET", "PUT"}),
         ("PATCH", "/v1/tenants/acme/quotas/vcpu", {"PUT", "DELETE"}),
@@ -314,12 +315,12 @@ def no_ids(held: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("number", range(len(no_ids(str(uuid.uuid4())))))
+@pytest.mark.parametrize("number", range(len(no_ids(SOME_ID))))
 async def test_what_is_no_reservation_is_not_found_by_reading(api: Api, held: str, number: int) -> None:
     assert_refused(await api.get(f"/v1/reservations/{no_ids(held)[number]}"), 404)
 
 
-@pytest.mark.parametrize("number", range(len(no_ids(str(uuid.uuid4())))))
+@pytest.mark.parametrize("number", range(len(no_ids(SOME_ID))))
 @pytest.mark.parametrize("call", [COMMIT, RELEASE, EXTEND], ids=["commit", "release", "extend"])
 async def test_what_is_no_reservation_cannot_be_settled(api: Api, held: str, call: Call, number: int) -> None:
     reply = await api.post(call.path.replace(HELD, no_ids(held)[number]), call.fields)

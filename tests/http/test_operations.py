@@ -13,6 +13,8 @@ from tests.serving import serving
 
 from regionquota.config import AgentConfig, EtcdConfig, ResolverConfig, SweeperConfig
 
+SOME_ID = "526a737d-b77e-4e04-8d2a-5ed39ffd51fb"
+
 
 async def work(api: Api, tenant: str, count: int = 1) -> list[str]:
     """The ids of started holds of 3 whose deadline passed, longest overdue first."""
@@ -104,7 +106,7 @@ async def test_the_list_counts_all_there_are(api: Api, quota: str) -> None:
         (f"state=UNKNOWN&limit={'9' * 5000}", "limit"),
         ("state=UNKNOWN&tenant_id=", "tenant_id"),
         ("state=UNKNOWN&after=nobody", "after"),
-        (f"state=UNKNOWN&after={uuid.uuid4()}", "after"),
+        (f"state=UNKNOWN&after={SOME_ID}", "after"),
         ("", "tenant_id"),
         ("tenant_id=acme", "request_id"),
     ],
