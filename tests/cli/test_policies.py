@@ -1,10 +1,15 @@
 """Rules of a quota in words."""
 
+from collections.abc import Mapping
+
+import pytest
 from tests.core.builders import allocation
 
-from regionquota.cli.policies import in_words, rules_of
-from regionquota.core.policy import QuotaPolicy
+from regionquota.cli.policies import as_option, in_words, rules_of
+from regionquota.core.policy import QuotaPolicy, amend
+from regionquota.core.quota import Kind
 from regionquota.core.region_rules import RegionRules
+from regionquota.errors import InvalidRequest
 
 
 def test_rules_for_regions_are_shown_region_by_region() -> None:
@@ -20,3 +25,26 @@ def test_options_are_gathered_by_region() -> None:
         "regions": {"eu": {"weight": 300, "floor": 50}, "us": {"floor": "few", "cap": None}, "a=b": {"cap": 1}}
     } == said
     assert {} == rules_of(weight=None, floor=[], cap=None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "says"),
+    [
+        (
+            Kind.ALLOCATED,
+            {"normal_fill_percent": 50},
+            "--normal-fill must not be below --low-fill 100, got 50: set both",
+        ),
+        (
+            Kind.ALLOCATED,
+            {"normal_fill_percent": 50, "low_fill_percent": 80},
+            "--low-fill must not be above --normal-fill 50, got 80: set both",
+        ),
+        (Kind.ALLOCATED, {"min_ttl_s": 60, "max_ttl_s": 30}, "--min-ttl 60 is above --max-ttl 30"),
+        (Kind.RATE, {}, "--refill is missing: a rate quota needs units per time, such as 100 in 60 s"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_told_in_options_only(kind: Kind, changes: Mapping[str, object], says: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        amend(None, kind, 10, changes)
+    assert says == str(as_option(refused.value))

@@ -49,6 +49,8 @@ OPTIONS: Final = {
     "regions": "--region-weight, --region-floor, --region-cap",
 }
 """What a field of the HTTP API is called here."""
+_FIELDS: Final = re.compile(rf"\b({'|'.join(name for name in OPTIONS if '_' in name)})\b")
+"""Those that are no words of a sentence."""
 DEFAULTS: Final = answers.policy(Kind.CONSUMABLE, DEFAULT_POLICY)
 
 
@@ -165,9 +167,9 @@ def as_option(error: InvalidRequest) -> InvalidRequest:
     else:
         option = OPTIONS.get(error.field, error.field.replace("regions.", "region "))
     said = str(error).replace(" null", " none")
-    if said.startswith(error.field):
-        return InvalidRequest(option, option + said.removeprefix(error.field))
-    return InvalidRequest(option, f"{option}: {said}")
+    rest = said.removeprefix(error.field)
+    named = _FIELDS.sub(lambda found: OPTIONS[found[0]], rest)
+    return InvalidRequest(option, f"{option}: {named}" if rest == said else option + named)
 
 
 def check(fields: Mapping[str, object]) -> None:
