@@ -1,15 +1,19 @@
 """Rules of a quota in words."""
 
+import json
 from collections.abc import Mapping
 
 import pytest
-from tests.core.builders import allocation
+from tests.core.builders import QUOTA, allocation
 
 from regionquota.cli.policies import as_option, in_words, rules_of
+from regionquota.cli.quotas import show_set
+from regionquota.core.allocation import LimitSource
 from regionquota.core.policy import QuotaPolicy, amend
 from regionquota.core.quota import Kind
 from regionquota.core.region_rules import RegionRules
 from regionquota.errors import InvalidRequest
+from regionquota.ports import Stored
 
 
 def test_rules_for_regions_are_shown_region_by_region() -> None:
@@ -48,3 +52,13 @@ def test_a_rule_that_does_not_fit_is_told_in_options_only(kind: Kind, changes: M
     with pytest.raises(InvalidRequest) as refused:
         amend(None, kind, 10, changes)
     assert says == str(as_option(refused.value))
+
+
+def test_a_limit_below_the_floors_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    known = allocation(100, policy=QuotaPolicy(regions={"eu": RegionRules(floor=80), "us": RegionRules(floor=30)}))
+    show_set(Stored(QUOTA, 7, known), LimitSource.PLAN, json=False)
+    assert f"warning: {QUOTA}: the floors of the regions add up to 110, above the limit 100" in capsys.readouterr().err
+    show_set(Stored(QUOTA, 7, known), LimitSource.PLAN, json=True)
+    assert 1 == len(json.loads(capsys.readouterr().out)["warnings"])
+    show_set(Stored(QUOTA, 7, allocation(100)), LimitSource.PLAN, json=True)
+    assert [] == json.loads(capsys.readouterr().out)["warnings"]

@@ -101,6 +101,10 @@ def _say(group: BaseExceptionGroup[BaseException]) -> None:
             err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
 
 
+def warn(text: str) -> None:
+    err.print(f"[bold yellow]warning:[/] {_escaped(text)}", highlight=False, soft_wrap=True)
+
+
 def _escaped(text: str) -> str:
     return text.replace("[", r"\[")
 
