@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regionquota.cli.frame import out, print_table
+from regionquota.cli.policies import rules_in_words
 from regionquota.core.allocation import Allocation
 from regionquota.core.explaining import Explained, Explanation, lasts, ruling_in_words
 from regionquota.core.floors_and_caps import below_floor
@@ -85,17 +86,12 @@ def _list(said: Iterable[tuple[str, str]]) -> None:
 
 def _about(one: Explained, frozen: Frozen | None) -> Iterable[str]:
     yield one.situation.value + ("" if frozen is None else f" ({frozen_in_words(frozen)})")
-    if rules := rules_in_words(one):
+    if rules := rules_in_words(weight=one.own_weight, floor=one.floor, cap=one.cap):
         yield f"the quota's rules here: {rules}"
     yield from ruling_in_words(one)
     parts = ((one.denied_high, "high"), (one.denied_low, "low"))
     if said := " and ".join(f"{_number(rate)} at {name}" for rate, name in parts if rate):
         yield f"of what is denied per s, {said} priority"
-
-
-def rules_in_words(one: Explained) -> str:
-    rules = (("weight", one.own_weight), ("floor", one.floor or None), ("cap", one.cap))
-    return ", ".join(f"{name} {value:,}" for name, value in rules if value is not None)
 
 
 def rates_in_words(regions: Iterable[Explained]) -> str:

@@ -244,9 +244,9 @@ def in_words(allocation: Allocation) -> list[tuple[str, object]]:
         for name, value in policy.items()
         if not name.startswith("refill") and value != DEFAULTS[name]
     ]
-    return rows + [(f"in {region}", _rules_in_words(rules)) for region, rules in ruled.items()]
+    return rows + [(f"in {region}", rules_in_words(**rules)) for region, rules in ruled.items()]
 
 
-def _rules_in_words(rules: Mapping[str, int | None]) -> str:
-    said = {name: value for name, value in rules.items() if value is not None and (name, value) != ("floor", 0)}
-    return ", ".join(f"{name} {value:,}" for name, value in said.items())
+def rules_in_words(*, weight: int | None, floor: int, cap: int | None) -> str:
+    said = (("weight", weight), ("floor", floor or None), ("cap", cap))
+    return ", ".join(f"{name} {value:,}" for name, value in said if value is not None)
