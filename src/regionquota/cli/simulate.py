@@ -60,7 +60,9 @@ async def simulate_(
     ] = None,
     cut: Annotated[str | None, typer.Option(metavar="REGION", help="Live: what if it is cut off ...")] = None,
     for_: Annotated[str, typer.Option("--for", metavar="TIME", help="... for so long: 90s, 30m, 1h.")] = "1h",
-    tenant: Annotated[str | None, typer.Option(help="Live: whose quota. Default: what is asked for most.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="Live: whose quota. Default: the busiest that can be simulated.")
+    ] = None,
     resource: Annotated[str | None, typer.Option(help="Live: of what.")] = None,
     scope: ScopeOption = GLOBAL_SCOPE,
     config: ConfigOption = None,
