@@ -118,6 +118,18 @@ async def remove_quota(allocations: AllocationStore, key: QuotaKey) -> bool:
     raise EtcdUnavailable(f"{key} was changed by others {MAX_ATTEMPTS} times in a row: try again")
 
 
+def warnings_of(allocation: Allocation) -> Sequence[str]:
+    """What is allowed and may still be a mistake, of a limit that was set; one sentence each."""
+    floors = sum(rules.floor for rules in allocation.policy.regions.values())
+    if allocation.unlimited or floors <= allocation.limit:
+        return []
+    said = (
+        f"the floors of the regions add up to {floors}, above the limit {allocation.limit}: each region gets the same "
+        "part of its floor, until some are lowered or the limit is raised"
+    )
+    return [said]
+
+
 def _amended(word: LimitWord, known: Allocation | None) -> Allocation:
     home = home_of(word.key.scope)
     if word.changes.get("parent") == word.key.scope:

@@ -1,5 +1,6 @@
 """What regionquota explain says in words."""
 
+import io
 from typing import Any
 
 import pytest
@@ -8,17 +9,18 @@ from tests.core.builders import QUOTA, allocation, at
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.bootstrap.coordinator import policy_of
-from regionquota.cli.explaining import denial_in_words, frozen_in_words, in_words, next_plan, pool_in_words
+from regionquota.cli.explained import age, denial_in_words, frozen_in_words, in_words, pool_in_words, show
+from regionquota.cli.explaining import next_plan
 from regionquota.config import Config
 from regionquota.coordinator.leading import Led
 from regionquota.coordinator.rounds import run_round
 from regionquota.core.allocation import Allocation
-from regionquota.core.demand import Demand
-from regionquota.core.explaining import Explanation
+from regionquota.core.demand import Demand, Need
+from regionquota.core.explaining import Explanation, explain
 from regionquota.core.periods import epoch_of
 from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Kind
-from regionquota.core.rebalancing import NOTHING
+from regionquota.core.rebalancing import NOTHING, Policy, RegionState
 from regionquota.core.region_rules import RegionRules
 from regionquota.ports import Frozen, FrozenBy, RegionRecord
 
@@ -127,3 +129,69 @@ async def test_what_the_next_plan_does_is_what_a_round_does_to_the_end_of_a_peri
 def test_what_the_pool_is_to_hold_and_why(limit: int, pool: int, scatters: float, says: str) -> None:
     found = Explanation((), NOTHING, pool, scatters)
     assert f"while the needs fit {says}" == pool_in_words(allocation(limit), found)
+
+
+# -- on 80 columns --
+
+NEEDS = {
+    "eu": Need(40_000_000, growth=512.0, seconds=5.0, denied_high=0.0, expected=480.0),
+    "us": Need(2_000_000, seconds=5.0),
+    "ap-southeast-2": Need(0, seconds=0.5),
+}
+REGIONS = {name: RegionState() for name in NEEDS}
+
+
+def printed(
+    known: Allocation, needs: dict[str, Need], monkeypatch: pytest.MonkeyPatch, denials: dict[str, Any] | None = None
+) -> str:
+    """What a pipe gets where nothing says how wide a terminal is."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    sink = io.StringIO()
+    monkeypatch.setattr("regionquota.cli.frame.out._file", sink)
+    found = explain(known, needs, REGIONS, Policy(), 10.0)
+    show(QUOTA, 7, known, found, {}, denials or {}, at(2026, 6, 15, 3, 1))
+    return sink.getvalue()
+
+
+def test_it_fits_into_a_pipe_of_80_columns_and_breaks_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = allocation(50_000_000, eu=41_000_000, us=3_000_000, **{"ap-southeast-2": 3_000_000})
+    said = printed(known, NEEDS, monkeypatch)
+    lines = said.splitlines()
+    assert max(map(len, lines)) <= 80
+    rows = [line for line in lines if line.startswith("│ eu ")]
+    assert 2 == len(rows)
+    assert all(number in rows[0] for number in ("41,000,000", "40,000,000", "512", "1,953 s"))
+    assert "480" in rows[1]
+
+
+def test_a_denial_of_a_minute_ago_is_seen_although_nothing_is_denied_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = allocation(1000, eu=500, us=300)
+    said = printed(known, NEEDS, monkeypatch, {"eu": None, "us": denied(8)})
+    first = said.index("│ us ")
+    assert "1 min ago" in said[first : said.index("\n", first)]
+    assert "us last denied at 2026-06-15T03:00:00Z: 8 did not fit" in said
+    assert "per s: over the 0.5 to 5 s of each region's last report" in " ".join(said.split())
+    assert "not heard" in said[said.index("│ ap-") :].splitlines()[0]
+
+
+def test_rules_are_shown_also_where_they_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = QuotaPolicy(regions={"eu": RegionRules(weight=100, floor=1), "us": RegionRules(cap=999)})
+    said = printed(allocation(1000, policy=policy, eu=500, us=300), {name: Need(10) for name in NEEDS}, monkeypatch)
+    assert "the quota's rules here: weight 100, floor 1" in " ".join(said.split())
+    assert "the quota's rules here: cap 999" in " ".join(said.split())
+    assert "decides" not in said
+
+
+def test_sizes_that_are_not_worth_a_move_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = allocation(1000, eu=310, us=290, **{"ap-southeast-2": 300})
+    said = " ".join(printed(known, {name: Need(10, growth=1.0, seconds=5.0) for name in NEEDS}, monkeypatch).split())
+    assert "the next plan would change nothing" in said
+    assert "eu, us keep their slices although the next size differs: less than 10 is not moved" in said
+    assert "less than 100 not to one that has it, or back to the pool" in said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"), [(-1, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (90_000, "1 d")]
+)
+def test_an_age_is_told_in_one_unit(seconds: float, says: str) -> None:
+    assert says == age(seconds)

@@ -95,7 +95,11 @@ def test_each_period_is_an_option(deployment: Path, period: Period) -> None:
         ("", "limits is missing"),
         ("limits = []", "limits must be a list of 1 to 100 limits"),
         ("[[limits]]\nresource = 'r'\nlimit = 1", "limits[0].tenant_id is missing"),
-        ("[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = 1\nlimt = 5", "unknown field"),
+        ("[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = 1\nlimt = 5", 'unknown field "limits[0].limt": did'),
+        (
+            "[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = 1\nregions = { eu = { flor = 5 } }",
+            "[0].regions.eu.flor",
+        ),
         ("[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = 1\nmax_ttl_s = 0", "limits[0].max_ttl_s must be"),
         ("[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = nan", "limits[0].limit null takes an OVERRIDE back"),
         ("[[limits]]\ntenant_id = 't'\nresource = 'r'\nlimit = 2024-01-01", "limits[0].limit must be"),

@@ -87,6 +87,19 @@ def test_the_table_says_what_the_scenario_shows_and_what_each_policy_is(file: st
     assert "waited and were served" in output
 
 
+def test_a_quota_with_rules_is_told_region_by_region(file: str) -> None:
+    rules = ("--set", "quota.regions.eu.floor=30", "--set", "quota.regions.us.cap=5")
+    _, plain = run(file, "--policy", "static", "--bins", "3", "--json")
+    figures = json.loads(plain)["policies"]["static"]
+    assert figures["admitted"] == sum(figures["admitted_by_region"].values())
+    assert {"eu", "us", "ap"} == figures["admitted_by_region"].keys()
+    _, output = run(file, "--policy", "static", "--bins", "3", *rules)
+    assert "static │ eu     │ floor 30 │" in output
+    assert "static │ us     │ cap 5    │" in output
+    _, without = run(file, "--policy", "static", "--bins", "3")
+    assert "rules" not in without
+
+
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_the_same_seed_gives_the_same_report_byte_for_byte(file: str, tmp_path: Path, hash_seed: str) -> None:
     def report(seed: str) -> tuple[bytes, bytes]:

@@ -130,3 +130,23 @@ async def dev(data_dir: Path, *options: str) -> AsyncIterator[tuple[asyncio.subp
         if child.returncode is None:
             child.send_signal(signal.SIGTERM)
         await asyncio.wait_for(child.wait(), 60)
+
+
+@asynccontextmanager
+async def begun(*arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A command under way, with its output in pipes."""
+    child = await asyncio.create_subprocess_exec(
+        *PROGRAM, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        yield child
+    finally:
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
+
+
+async def read_until(child: asyncio.subprocess.Process, what: str) -> None:
+    assert child.stdout is not None
+    while what not in (line := (await asyncio.wait_for(child.stdout.readline(), 60)).decode()):
+        assert line, f"it ended without saying {what}"

@@ -10,7 +10,7 @@ from pathlib import Path
 import aiohttp
 import psutil
 import pytest
-from tests.end_to_end.support import PROGRAM, dev, eventually, run
+from tests.end_to_end.support import PROGRAM, begun, dev, eventually, read_until, run
 
 from regionquota.config import load
 from regionquota.embedded import scratch_directory
@@ -79,6 +79,20 @@ async def test_it_leaves_nothing_behind(how: signal.Signals) -> None:
             child.send_signal(how)
             await asyncio.wait_for(child.wait(), 30)
             assert [] == await nothing_left(data_dir)
+
+
+@pytest.mark.parametrize("step", ["starting Postgres", "migrating", "starting region servers"])
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+async def test_a_deployment_that_is_not_up_yet_ends_at_once(how: signal.Signals, step: str) -> None:
+    with scratch_directory() as data_dir:
+        async with begun("dev", "--regions", "solo", "--data-dir", str(data_dir)) as child:
+            await read_until(child, step)
+            child.send_signal(how)
+            said, _ = await asyncio.wait_for(child.communicate(), 60)
+        assert "Ctrl-C ends it" not in said.decode(), "it came up first"
+        assert "Traceback" not in said.decode()
+        assert 130 == child.returncode
+        assert [] == await nothing_left(data_dir)
 
 
 async def test_it_ends_when_its_parent_is_killed() -> None:

@@ -58,7 +58,9 @@ RATE = {"kind": "rate", "refill_amount": 10, "refill_interval_s": 60}
         ({"regions": {"us": {"floor": 1}, "eu": {"weight": 10_000_001}}}, "regions.eu.weight"),
         ({"regions": {"eu": {"floor": -1}}}, "regions.eu.floor"),
         ({"regions": {"eu": {"cap": 1.5}}}, "regions.eu.cap"),
-        ({"regions": {"eu": {"flor": 1}}}, "flor"),
+        ({"regions": {"us": {"cap": 1}, "eu": {"flor": 1}}}, "regions.eu.flor"),
+        ({"a` - at `$.b": 1}, "a` - at `$.b"),
+        ({"regions": {"eu": {"a` - at `$.limit": 1}}}, "regions.eu.a` - at `$.limit"),
         ({"regions": {"eu": {"floor": 5, "cap": 4}}}, "regions.eu.floor"),
         ({"regions": {"eu": {"floor": 11}}}, "regions.eu.floor"),
         ({"regions": {"mars": {"floor": 1}}}, "regions.mars"),
@@ -154,8 +156,10 @@ async def test_a_region_that_nobody_has_heard_of_is_refused_with_those_that_are_
 
 
 async def test_a_limit_may_be_lowered_below_the_floors(api: Api, tenant: str) -> None:
-    await api.set_limit(tenant, 10, regions={"eu": {"floor": 8}})
-    assert 200 == (await api.set_limit(tenant, 5, version=2)).status
+    assert [] == (await api.set_limit(tenant, 10, regions={"eu": {"floor": 8}})).body["warnings"]
+    lowered = await api.set_limit(tenant, 5, version=2)
+    assert 200 == lowered.status
+    assert "the floors of the regions add up to 8, above the limit 5: " in lowered.body["warnings"][0]
     reply = await api.set_limit(tenant, 5, version=3, regions={"eu": {"floor": 7}})
     assert (400, "regions.eu.floor") == (reply.status, reply.body["field"])
 

@@ -105,7 +105,6 @@ async def test_a_priority_that_is_none_is_refused(api: Api, quota: str, priority
         {"low_fill_percent": -1},
         {"low_fill_percent": None},
         {"normal_fill_percent": 50, "low_fill_percent": 51},
-        {"normal_fill_percent": 50},
     ],
 )
 async def test_percents_that_are_none_are_refused(api: Api, tenant: str, fills: dict[str, object]) -> None:
@@ -117,7 +116,9 @@ async def test_percents_that_were_set_stay_until_others_are(api: Api, tenant: st
     await api.set_limit(tenant, 10, normal_fill_percent=80, low_fill_percent=50)
     policy = (await api.set_limit(tenant, 10, version=2, low_fill_percent=60)).body["policy"]
     assert (80, 60, 2) == (policy["normal_fill_percent"], policy["low_fill_percent"], policy["generation"])
-    assert "low_fill_percent" == (await api.set_limit(tenant, 10, version=3, normal_fill_percent=59)).body["field"]
+    refused = (await api.set_limit(tenant, 10, version=3, normal_fill_percent=59)).body
+    assert "normal_fill_percent" == refused["field"]
+    assert "normal_fill_percent must not be below low_fill_percent 60, got 59: set both" in refused["detail"]
 
 
 async def _waiting(api: Api, tenant: str, priority: str, amount: int = 1) -> "asyncio.Task[Reply]":

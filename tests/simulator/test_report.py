@@ -53,6 +53,7 @@ def test_the_keys_of_the_report_are_these() -> None:
     assert {
         "admitted", "admitted_of_oracle", "denied", "false_denials", "overshoot", "capacity_used", "moves",
         "moves_per_1000", "etcd_writes", "etcd_writes_per_1000", "jain", "waits", "denied_by_region",
+        "admitted_by_region",
     } == plain["policies"]["ours"].keys()  # fmt: skip
 
 

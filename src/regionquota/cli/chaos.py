@@ -1,7 +1,5 @@
 """regionquota chaos."""
 
-import asyncio
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -10,7 +8,7 @@ import typer
 
 from regionquota.chaos.run import COUNTED, Result, run
 from regionquota.chaos.scenarios import SCENARIOS, Scenario
-from regionquota.cli.frame import JsonOption, command, err, out, print_json, print_table
+from regionquota.cli.frame import JsonOption, command, err, interrupt_at_sigterm, out, print_json, print_table
 from regionquota.embedded import die_with_parent
 from regionquota.errors import InvalidRequest
 from regionquota.telemetry import configure_logging
@@ -44,7 +42,7 @@ async def chaos(
         _list(json=json)
         return
     die_with_parent()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+    interrupt_at_sigterm()
     configure_logging("auto", "error")
     results: list[Result] = []
     for one in _chosen(scenario):

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from regionquota.bootstrap.serving import stop_signal
-from regionquota.cli.frame import command, out, print_json, print_table
+from regionquota.cli.frame import command, interrupt_at_sigterm, out, print_json, print_table
 from regionquota.config import AgentConfig, Config, CoordinatorConfig, DeployedRegion, load
 from regionquota.dev import Layout, Options, Stack, default_data_dir
 from regionquota.dev.layout import DEFAULT_REGIONS, MAX_RTT_MS
@@ -65,7 +65,10 @@ async def dev(
     etcd_rtt_ms: EtcdRttOption = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the addresses as JSON.")] = False,
 ) -> None:
-    """Start Postgres and etcd, a region server per region and a coordinator, here, until Ctrl-C."""
+    """Start Postgres and etcd, a region server per region and a coordinator, here, until Ctrl-C.
+
+    Exit status 130 if that comes before all is up.
+    """
     die_with_parent()
     base, named, endpoints = _settings(config, etcd, interval)
     options = Options(
@@ -76,8 +79,9 @@ async def dev(
         etcd=endpoints,
         etcd_rtt_ms=etcd_rtt_ms,
     )
-    stopping = stop_signal()
+    interrupt_at_sigterm()
     async with deployment(options, _say(json=json)) as stack:
+        stopping = stop_signal()  # until here, Ctrl-C ends the start
         if json:
             print_json({"addresses": stack.addresses(), "config": str(stack.deployment_file)})
         else:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regionquota.cli.frame import JsonOption, command, err, out, print_json, print_table
+from regionquota.cli.frame import JsonOption, command, err, interrupt_at_once, out, print_json, print_table
 from regionquota.errors import InvalidRequest
 from regionquota.explorer import exhaustive
 from regionquota.explorer.ablations import ABLATIONS, Missed, document, find, without
@@ -49,6 +49,7 @@ async def explore_(
         raise InvalidRequest("seed", "--seed, --exhaustive and --ablate exclude each other: choose one")
     if table is not None and ablate != "all":
         raise InvalidRequest("table", "--table goes with --ablate all: the table names every safeguard")
+    interrupt_at_once()
     if ablate is not None:
         _ablate(ablate, table, keep_in, json=json)
     elif whole:

@@ -1,7 +1,9 @@
 """What every command shares: finding the configuration, printing for people or programs, errors as exit codes."""
 
+import asyncio
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import wraps
@@ -33,6 +35,8 @@ ConfigOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+INTERRUPTED: Final = 130
+"""Exit status after Ctrl-C, as shells have it: 128 and the number of the signal."""
 # So that -5 is a wrong number and not an unknown option.
 NEGATIVE_NUMBERS: Final = {"ignore_unknown_options": True}
 ScopeOption = Annotated[str, typer.Option("--scope", help="Scope of the quota.")]
@@ -73,9 +77,20 @@ def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(1) from None
         except* KeyboardInterrupt:
-            raise typer.Exit(130) from None
+            raise typer.Exit(INTERRUPTED) from None
 
     return run
+
+
+def interrupt_at_sigterm() -> None:
+    """So that what is under way is ended in order by either signal."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
+
+
+def interrupt_at_once() -> None:
+    """For work that never awaits, which hears of a cancellation at its end only."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _say(group: BaseExceptionGroup[BaseException]) -> None:
@@ -84,6 +99,10 @@ def _say(group: BaseExceptionGroup[BaseException]) -> None:
             _say(error)
         else:
             err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
+
+
+def warn(text: str) -> None:
+    err.print(f"[bold yellow]warning:[/] {_escaped(text)}", highlight=False, soft_wrap=True)
 
 
 def _escaped(text: str) -> str:

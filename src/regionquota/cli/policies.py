@@ -49,6 +49,8 @@ OPTIONS: Final = {
     "regions": "--region-weight, --region-floor, --region-cap",
 }
 """What a field of the HTTP API is called here."""
+_FIELDS: Final = re.compile(rf"\b({'|'.join(name for name in OPTIONS if '_' in name)})\b")
+"""Those that are no words of a sentence."""
 DEFAULTS: Final = answers.policy(Kind.CONSUMABLE, DEFAULT_POLICY)
 
 
@@ -165,9 +167,9 @@ def as_option(error: InvalidRequest) -> InvalidRequest:
     else:
         option = OPTIONS.get(error.field, error.field.replace("regions.", "region "))
     said = str(error).replace(" null", " none")
-    if said.startswith(error.field):
-        return InvalidRequest(option, option + said.removeprefix(error.field))
-    return InvalidRequest(option, f"{option}: {said}")
+    rest = said.removeprefix(error.field)
+    named = _FIELDS.sub(lambda found: OPTIONS[found[0]], rest)
+    return InvalidRequest(option, f"{option}: {named}" if rest == said else option + named)
 
 
 def check(fields: Mapping[str, object]) -> None:
@@ -242,9 +244,9 @@ def in_words(allocation: Allocation) -> list[tuple[str, object]]:
         for name, value in policy.items()
         if not name.startswith("refill") and value != DEFAULTS[name]
     ]
-    return rows + [(f"in {region}", _rules_in_words(rules)) for region, rules in ruled.items()]
+    return rows + [(f"in {region}", rules_in_words(**rules)) for region, rules in ruled.items()]
 
 
-def _rules_in_words(rules: Mapping[str, int | None]) -> str:
-    said = {name: value for name, value in rules.items() if value is not None and (name, value) != ("floor", 0)}
-    return ", ".join(f"{name} {value:,}" for name, value in said.items())
+def rules_in_words(*, weight: int | None, floor: int, cap: int | None) -> str:
+    said = (("weight", weight), ("floor", floor or None), ("cap", cap))
+    return ", ".join(f"{name} {value:,}" for name, value in said if value is not None)

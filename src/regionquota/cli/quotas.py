@@ -18,6 +18,7 @@ from regionquota.cli.frame import (
     out,
     print_json,
     print_table,
+    warn,
 )
 from regionquota.core.allocation import UNLIMITED, Allocation, LimitSource, VersionedLimit
 from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, QuotaKey
@@ -25,7 +26,7 @@ from regionquota.errors import InvalidRequest, RegionQuotaError
 from regionquota.http import answers
 from regionquota.http.decoding import check_identifier
 from regionquota.http.quota_api import limit_word
-from regionquota.limits import LimitWord, put_limits, refuse_unknown_regions, remove_quota
+from regionquota.limits import LimitWord, put_limits, refuse_unknown_regions, remove_quota, warnings_of
 from regionquota.ports import AllocationStore, Stored
 
 app = typer.Typer(no_args_is_help=True, help="Set and look at limits and policies.")
@@ -118,7 +119,7 @@ async def set_(
         fields["admission_open"] = admission is policies.Admission.OPEN
     source = LimitSource.OVERRIDE if override else LimitSource.PLAN
     stored = await _set(_key(tenant, resource, scope), source, fields, config)
-    _show_set(stored, source, json=json)
+    show_set(stored, source, json=json)
 
 
 @app.command(
@@ -136,7 +137,7 @@ async def suspend(
     """Admit nothing new to one quota; what is held is still settled. The same as quota set … --admission closed."""
     key = _key(tenant, resource, scope)
     stored = await _set(key, None, {"admission_open": undo}, config)
-    _show_set(stored, LimitSource.PLAN, json=json)
+    show_set(stored, LimitSource.PLAN, json=json)
 
 
 @app.command(
@@ -166,10 +167,10 @@ async def set_many(
         done = await put_limits(connected.allocations, words)
     found = [Stored(key, revision, allocation) for key, (revision, allocation) in zip(keys, done, strict=True)]
     if json:
-        print_json([_describe(stored) for stored in found])
+        print_json([_describe_set(stored) for stored in found])
         return
     for word, stored in zip(words, found, strict=True):
-        _show_set(stored, word.source, json=False)
+        show_set(stored, word.source, json=False)
 
 
 @app.command(epilog="Example: regionquota quota remove acme vcpu")
@@ -281,9 +282,9 @@ async def _set(key: QuotaKey, source: LimitSource | None, fields: dict[str, Any]
     return Stored(key, revision, allocation)
 
 
-def _show_set(stored: Stored, source: LimitSource, *, json: bool) -> None:
+def show_set(stored: Stored, source: LimitSource, *, json: bool) -> None:
     if json:
-        print_json(_describe(stored))
+        print_json(_describe_set(stored))
         return
     allocation = _allocation(stored)
     said = policies.word_of(allocation, source)
@@ -295,6 +296,8 @@ def _show_set(stored: Stored, source: LimitSource, *, json: bool) -> None:
         f"{stored.key}: limit {limit}{version}, policy {_policy(allocation)}, {state}",
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
+    for warning in warnings_of(allocation):
+        warn(f"{stored.key}: {warning}")
 
 
 def _file_word(file: Path, limit: policies.NamedLimit, version: int, place: int) -> LimitWord:
@@ -345,6 +348,10 @@ def _policy(allocation: Allocation) -> str:
     """In one cell: the generation, and what is not the default."""
     (_, generation), *others = policies.in_words(allocation)
     return ", ".join([f"no. {generation}", *(f"{name} {value}" for name, value in others)])
+
+
+def _describe_set(stored: Stored) -> dict[str, Any]:
+    return _describe(stored) | {"warnings": warnings_of(_allocation(stored))}
 
 
 def _describe(stored: Stored) -> dict[str, Any]:

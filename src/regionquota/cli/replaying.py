@@ -12,7 +12,16 @@ from rich.console import Console
 
 from regionquota.bootstrap.operator import operator
 from regionquota.cli.dev import QUICK, RegionsOption, deployment
-from regionquota.cli.frame import ConfigOption, JsonOption, command, configuration, out, print_json, print_table
+from regionquota.cli.frame import (
+    INTERRUPTED,
+    ConfigOption,
+    JsonOption,
+    command,
+    configuration,
+    out,
+    print_json,
+    print_table,
+)
 from regionquota.config import Config, load, require_deployment
 from regionquota.dev import Options
 from regionquota.dev.layout import DEFAULT_REGIONS
@@ -84,6 +93,7 @@ async def replay_(
 ) -> None:
     """Drive running region servers with real or generated demand, and check every promise meanwhile.
 
+    Ctrl-C gives back what is held and reports so far; a second one ends it at once; exit status 130 then.
     Exit status 1 if the limit was passed, or an invariant did not hold or could not be checked.
     """
     settings = configuration(config)
@@ -104,6 +114,7 @@ async def replay_(
     if compare and not reports[0].partial:
         reports.append(await _run_without_coordinator(settings, plan, json=json))
     _print(reports, json=json)
+    _say_if_interrupted(reports)
     if not all(report.ok for report in reports):
         raise typer.Exit(1)
 
@@ -145,7 +156,14 @@ async def demo(
                 out.print(f"{', '.join(names)} share one limit; {cut.replace(':', ' is cut off from etcd at ')}")
             report = await _run(load(stack.deployment_file, {}), plan, json=json)
     _print([report], json=json)
+    _say_if_interrupted([report])
     _expect(report, names)
+
+
+def _say_if_interrupted(reports: Sequence[Report]) -> None:
+    """To the shell: whoever goes on only after exit status 0 does not go on after Ctrl-C."""
+    if any(report.partial for report in reports):
+        raise typer.Exit(INTERRUPTED)
 
 
 def _expect(report: Report, names: Sequence[str]) -> None:

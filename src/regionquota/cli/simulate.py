@@ -18,6 +18,7 @@ from regionquota.cli.frame import (
     print_json,
     print_table,
 )
+from regionquota.cli.policies import rules_in_words
 from regionquota.cli.simulate_live import Wanted, look
 from regionquota.core.quota import GLOBAL_SCOPE
 from regionquota.errors import InvalidRequest
@@ -59,7 +60,9 @@ async def simulate_(
     ] = None,
     cut: Annotated[str | None, typer.Option(metavar="REGION", help="Live: what if it is cut off ...")] = None,
     for_: Annotated[str, typer.Option("--for", metavar="TIME", help="... for so long: 90s, 30m, 1h.")] = "1h",
-    tenant: Annotated[str | None, typer.Option(help="Live: whose quota. Default: what is asked for most.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(help="Live: whose quota. Default: the busiest that can be simulated.")
+    ] = None,
     resource: Annotated[str | None, typer.Option(help="Live: of what.")] = None,
     scope: ScopeOption = GLOBAL_SCOPE,
     config: ConfigOption = None,
@@ -168,6 +171,8 @@ def _print(found: Report) -> None:
     ]
     if priorities:
         print_table(("policy", "priority", "admitted", "denied", "denied most, % of asked there"), priorities)
+    if scenario.quota.regions:
+        _print_regions(found)
     for name, figures in found.figures.items():
         if figures.waits and figures.waits["count"]:
             waits = figures.waits
@@ -181,6 +186,25 @@ def _print(found: Report) -> None:
     )
     for name in found.figures:
         out.print(f"{name}: {ABOUT[name]}", style="dim", highlight=False, markup=False)
+
+
+def _print_regions(found: Report) -> None:
+    """What rules for regions are there for."""
+    rules = {
+        name: rules_in_words(weight=one.weight, floor=one.floor, cap=one.cap)
+        for name, one in found.scenario.quota.regions.items()
+    }
+    print_table(
+        ("policy", "region", "rules", "admitted", "denied", "admitted\nper bin"),
+        [
+            (
+                name, region, rules.get(region, "-"), admitted, figures.denied_by_region[region],
+                round(admitted / found.work.bins, 1),
+            )
+            for name, figures in found.figures.items()
+            for region, admitted in figures.admitted_by_region.items()
+        ],
+    )  # fmt: skip
 
 
 def _denied_most(units: Mapping[str, Any]) -> str:

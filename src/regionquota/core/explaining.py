@@ -18,6 +18,7 @@ from regionquota.core.rebalancing import (
     plan,
     pool_target,
     sizes,
+    smallest_moves,
     totals,
     weighed,
     wishes_of,
@@ -63,7 +64,9 @@ class Explained:
     """`wants` is what is in use and what is expected until the next round; `size` what the next plan aims at. `rulings`
     are those of the quota's rules for this region that make a difference.
 
-    `expected` is learnt: units per second over the next hours, 0 if nothing is known of it.
+    `expected` is learnt: units per second over the next hours, 0 if nothing is known of it. `rate` and the denied ones
+    are of the last `seconds` that the region reported. `own_weight` is the
+    quota's for the region, if it has one; `weight` what counts.
     """
 
     region: Region
@@ -81,18 +84,30 @@ class Explained:
     denied_high: float | None = None
     denied_low: float | None = None
     expected: float | None = None
+    seconds: float | None = None
+    own_weight: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """`pool` is what the next plan would keep in the pool, where the needs fit; `scatters` the units that busy minutes
-    ask beyond the mean, by which it is chosen, 0 if nothing is known of them.
+    ask beyond the mean, by which it is chosen, 0 if nothing is known of them. `smallest` and `idle` are as in
+    `smallest_moves`.
     """
 
     regions: tuple[Explained, ...]
     next: Plan
     pool: int
     scatters: float
+    smallest: int = 1
+    idle: int = 1
+
+    @property
+    def left_alone(self) -> tuple[Region, ...]:
+        """Whose size differs from what they own, and whom the next plan neither gives nor asks anything."""
+        touched = {*self.next.grants, *(region for move in self.next.moves for region in (move.source, move.target))}
+        differing = (one.region for one in self.regions if one.size is not None and one.size != one.slice)
+        return tuple(region for region in differing if region not in touched)
 
 
 def explain(
@@ -142,6 +157,8 @@ def explain(
                 denied_high=None if need is None else need.denied_high,
                 denied_low=None if need is None else need.denied_low,
                 expected=None if need is None else need.expected,
+                seconds=None if need is None else need.seconds,
+                own_weight=rules.weight,
             )
         )
     return Explanation(
@@ -149,6 +166,7 @@ def explain(
         plan(allocation, needs, regions, policy, round_s, period_s),
         pool,
         together([wish.deviation for wish in wishes.values()]),
+        *smallest_moves(allocation.limit, needs, policy),
     )
 
 

@@ -170,9 +170,13 @@ def _calendar(policy: QuotaPolicy | None, kind: Kind, period: str | None, zone: 
 def _check_fill(known: QuotaPolicy, changes: Mapping[str, Any]) -> None:
     normal = changes.get("normal_fill_percent", known.normal_fill_percent)
     low = changes.get("low_fill_percent", known.low_fill_percent)
-    if low > normal:
-        said = f"low_fill_percent must not be above normal_fill_percent {normal}, got {low}: set both"
-        raise InvalidRequest("low_fill_percent", said)
+    if low <= normal:
+        return
+    if "low_fill_percent" in changes:
+        field, bound, got = "low_fill_percent", f"above normal_fill_percent {normal}", low
+    else:
+        field, bound, got = "normal_fill_percent", f"below low_fill_percent {low}", normal
+    raise InvalidRequest(field, f"{field} must not be {bound}, got {got}: set both")
 
 
 def _refill(
@@ -188,7 +192,7 @@ def _refill(
     if amount is None or interval is None:
         if known.refill is None and limit is not None:
             raise InvalidRequest(
-                "refill_amount", "refill_amount is missing: a rate quota needs one, per refill_interval_s"
+                "refill_amount", "refill_amount is missing: a rate quota needs units per time, such as 100 in 60 s"
             )
         return known.refill
     if not limit:

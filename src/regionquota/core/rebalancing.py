@@ -94,14 +94,18 @@ def plan(
     """
     wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     wanted = sizes(allocation, wishes, policy)
-    smallest = max(1, int(allocation.limit * policy.smallest_move_share))
-    idle = max(1, int(allocation.limit * policy.idle_move_share))
-    if _is_at_rest(needs):
-        idle = _idle_at_rest(idle)
+    smallest, idle = smallest_moves(allocation.limit, needs, policy)
     draining = {region for region, wish in wishes.items() if not wish.weight and regions[region].draining}
     if allocation.policy.regions:  # what is above a cap goes like what drains, however little it is
         draining |= {region for region, wish in wishes.items() if allocation.slice_of(region) > wish.most}
     return _emit(allocation, wanted, wishes, draining, smallest, idle)
+
+
+def smallest_moves(limit: int, needs: Mapping[Region, Need], policy: Policy) -> tuple[int, int]:
+    """Units that are worth a move to a region that lacks what it wants, and to one that does not, or to the pool."""
+    smallest = max(1, int(limit * policy.smallest_move_share))
+    idle = max(1, int(limit * policy.idle_move_share))
+    return smallest, _idle_at_rest(idle) if _is_at_rest(needs) else idle
 
 
 def wishes_of(

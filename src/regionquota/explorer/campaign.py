@@ -2,10 +2,12 @@
 
 import gc
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkProcess
 from typing import Any, Final
 
 from regionquota.explorer.choices import shrink
@@ -91,13 +93,24 @@ def explore(options: Options, on_progress: Callable[[Tally], None] = lambda _: N
         context.Process(target=_child, args=(options, number, writer), daemon=True)
         for number, (_, writer) in enumerate(pipes)
     ]
-    for child, (_, writer) in zip(children, pipes, strict=True):
-        child.start()
-        writer.close()
-    tally, paths, states = _gather([reader for reader, _ in pipes], on_progress)
+    try:
+        for child, (_, writer) in zip(children, pipes, strict=True):
+            child.start()
+            writer.close()
+        tally, paths, states = _gather([reader for reader, _ in pipes], on_progress)
+    except BaseException:
+        _end(children)
+        raise
     for child in children:
         child.join()
     return _close(tally, paths, states, began)
+
+
+def _end(children: Sequence[ForkProcess]) -> None:
+    for child in children:
+        if child.is_alive():
+            child.terminate()
+            child.join()
 
 
 def _close(tally: Tally, paths: Seen, states: Seen, began: float) -> Tally:
@@ -149,6 +162,7 @@ def _sum(tallies: Sequence[Tally]) -> Tally:
 
 
 def _child(options: Options, number: int, writer: Connection) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this ends it
     be_quiet()
     worker = _Worker(options, number, lambda tally: writer.send((tally, None)))
     tally, paths, states = worker.work()

@@ -36,7 +36,7 @@ _FAULTS: Final = frozenset({Fault.CRASH, Fault.LOST_REPLY})
 _MOST_FAULTS: Final = 2
 
 
-_SAY_EVERY: Final = 20_000
+_SAY_EVERY: Final = 2_000
 
 _Path: TypeAlias = "tuple[tuple[str, Fault | None], ...]"
 

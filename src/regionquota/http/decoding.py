@@ -23,9 +23,9 @@ MAX_PAGE: Final = 1000
 """Elements of one page of a list."""
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
-_AT: Final = re.compile(r" - at `\$\.?(.*)`$")
+_AT: Final = re.compile(r" - at `\$\.?([^`]*)`$")
 _MISSING: Final = re.compile(r"^Object missing required field `(.+?)`")
-_UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.*?)`(?: - at `\$.*`)?$", re.DOTALL)
+_UNKNOWN: Final = re.compile(r"^Object contains unknown field `(.*?)`(?: - at `\$[^`]*`)?$", re.DOTALL)
 _FREE_TEXT: Final = frozenset({"reason"})
 """Fields that are no identifiers."""
 
@@ -113,17 +113,30 @@ def _explain(message: str, raw: bytes, kind: type[Struct]) -> InvalidRequest:
     path = at[1] if (at := _AT.search(message)) else ""
     if missing := _MISSING.match(message):
         within = _struct_at(kind, path)
-        name = f"{path}.{missing[1]}".removeprefix(".")
+        name = f"{_found(raw, kind, path)[0]}.{missing[1]}".removeprefix(".")
         return InvalidRequest(name, f"{name} is missing: it takes {describe(_hints(within)[missing[1]])}")
     if unknown := _UNKNOWN.match(message):
-        fields, name = _hints(_struct_at(kind, path)), unknown[1]
-        near = difflib.get_close_matches(name[:SHOWN], fields, 1)
-        hint = f"did you mean {near[0]}?" if near else "known are " + (", ".join(fields) or "none")
-        return InvalidRequest(name[:SHOWN], f"unknown field {_show(name)}: {hint}")
+        return _unknown(unknown[1], raw, kind, path)
     if path:
         name, got = _found(raw, kind, path)
         return InvalidRequest(name, f"{name} must be {describe(_type_at(kind, path))}{got}")
     return InvalidRequest("body", "the body must be a JSON object")
+
+
+def _unknown(name: str, raw: bytes, kind: type[Struct], path: str) -> InvalidRequest:
+    try:
+        fields = _hints(_struct_at(kind, path))
+    except (
+        LookupError,
+        RuntimeError,
+        StopIteration,
+    ):  # the name is the caller's, and may read like the end of msgspec's message
+        fields, name, path = _hints(kind), f"{name}` - at `$.{path}", ""
+    near = difflib.get_close_matches(name[:SHOWN], fields, 1)
+    hint = f"did you mean {near[0]}?" if near else "known are " + (", ".join(fields) or "none")
+    within = _found(raw, kind, path)[0]
+    name = f"{within}.{name}" if within else name
+    return InvalidRequest(name[:SHOWN], f"unknown field {_show(name)}: {hint}")
 
 
 def _hints(kind: type[Struct]) -> dict[str, Any]:
@@ -170,7 +183,7 @@ def _found(raw: bytes, kind: Any, path: str) -> tuple[str, str]:
             if step == "[...]" and isinstance(value, dict):
                 kind = _element_of(kind)
                 key = next(key for key, one in value.items() if not _fits(one, kind))
-                name, value = f"{name}.{key}", value[key]
+                name, value = f"{name}.{key[:SHOWN]}", value[key]
             elif step.startswith("["):
                 kind, name, value = _element_of(kind), name + step, value[int(step[1:-1])]
             else:

@@ -20,7 +20,7 @@ from regionquota.http import answers, problems
 from regionquota.http.bodies import LimitBody, LimitsBody, PolicyBody, RegionRulesBody
 from regionquota.http.decoding import asked, decode, named, write_time
 from regionquota.http.problems import Answer
-from regionquota.limits import LimitWord
+from regionquota.limits import LimitWord, warnings_of
 from regionquota.ports import Clock, Stored
 from regionquota.region.follower import Follower
 from regionquota.region.service import RegionService
@@ -98,6 +98,7 @@ class QuotaApi:
             "revision": revision,
             "effective_at": write_time(self._clock.now()) if not collecting else None,
             "collecting": collecting,
+            "warnings": warnings_of(allocation),
         }
 
 

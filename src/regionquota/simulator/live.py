@@ -21,7 +21,8 @@ LONGEST_S: Final = 86_400.0
 @dataclass(frozen=True, slots=True)
 class Live:
     """One consumable quota of a running deployment. `rates` are the units per second that each region is asked for;
-    `rules` are the quota's for single regions: weight, floor, cap; `fills` its percents for priorities.
+    `rules` are the quota's for single regions: weight, floor, cap; `fills` its percents for priorities. `notes` are
+    for who reads the report.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Live:
     watched_s: float
     rules: Mapping[Region, Mapping[str, int | None]] = field(default_factory=dict)
     fills: Mapping[str, int] = field(default_factory=dict)
+    notes: Sequence[str] = ()
 
 
 def parse_duration(text: str) -> float:
@@ -90,6 +92,7 @@ def _rules(rules: Mapping[str, int | None], live: Live, each: int) -> dict[str, 
 def _assumed(live: Live, each: int) -> Sequence[str]:
     rates = ", ".join(f"{name} {rate:.3g}/s" for name, rate in sorted(live.rates.items()))
     notes = [
+        *live.notes,
         f"demand goes on as it was seen for {live.watched_s:.0f} s, at random around it: {rates}",
         "what was denied counts as asked for, also where it was asked for again",
         "each period begins with nothing used; regions have today's slices, weights, floors and caps",

@@ -33,6 +33,7 @@ class Figures:
     jain: float
     waits: Mapping[str, float] | None
     denied_by_region: Mapping[Region, int]
+    admitted_by_region: Mapping[Region, int]
     by_priority: Mapping[str, Mapping[str, Any]] | None = None
     """Units of each priority, and of each region at it; None where all requests are of the same."""
 
@@ -59,6 +60,7 @@ class Figures:
             "jain": self.jain,
             "waits": self.waits,
             "denied_by_region": dict(self.denied_by_region),
+            "admitted_by_region": dict(self.admitted_by_region),
         }
         return fields if self.by_priority is None else fields | {"by_priority": self.by_priority}
 
@@ -126,11 +128,14 @@ def _figures(
         etcd_writes=outcome.etcd_writes,
         jain=round(jain(asked, outcome.admitted_in, work.limit, weights), _DIGITS),
         waits=_waits(outcome.waited) if scenario.wait_s else None,
-        denied_by_region={
-            name: sum(row[region] for row in outcome.denied_in) for region, name in enumerate(work.regions)
-        },
+        denied_by_region=_by_region(work, outcome.denied_in),
+        admitted_by_region=_by_region(work, outcome.admitted_in),
         by_priority=by_priority(outcome),
     )
+
+
+def _by_region(work: Workload, rows: Sequence[Sequence[int]]) -> Mapping[Region, int]:
+    return {name: sum(row[region] for row in rows) for region, name in enumerate(work.regions)}
 
 
 def by_priority(outcome: Outcome) -> Mapping[str, Mapping[str, Any]] | None:

@@ -1,0 +1,194 @@
+"""What regionquota explain prints: two tables that fit into 80 columns, and a line for each thing to know."""
+
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from rich.table import Table
+from rich.text import Text
+
+from regionquota.cli.frame import out, print_table
+from regionquota.cli.policies import rules_in_words
+from regionquota.core.allocation import Allocation
+from regionquota.core.explaining import Explained, Explanation, lasts, ruling_in_words
+from regionquota.core.floors_and_caps import below_floor
+from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.region_rules import NO_RULES
+from regionquota.http.decoding import write_time
+from regionquota.ports import Frozen
+
+_WORDS: Mapping[str, str] = {
+    "OVER_LIMIT": "{amount:,} did not fit into {available:,} of a slice of {slice:,}",
+    "KEPT_FOR_HIGHER_PRIORITY": "{amount:,} asked for at {priority} priority; of the {available:,} available in a "
+    "slice of {slice:,}, {kept:,} are kept for higher priority",
+    "IN_DEBT": "the region owes what was used beyond its slice: nothing is admitted until that is paid back",
+    "OVERDRAFT_EXCEEDED": "the region owes more than the policy allows",
+    "MAX_SINGLE_RESERVATION": "{amount:,} is more than the policy allows at once",
+    "ADMISSION_CLOSED": "the policy admits nothing (admission closed, or the quota suspended)",
+}
+_AGES: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
+
+
+def show(
+    key: QuotaKey,
+    revision: int,
+    allocation: Allocation,
+    found: Explanation,
+    frozen: Mapping[Region, Frozen],
+    denials: Mapping[Region, Any],
+    now: float,
+) -> None:
+    """`denials` has None for a region that has denied nothing, and nothing for one that was not heard. `now` is in
+    seconds since 1970.
+    """
+    _say(f"{key}: {in_words(allocation)}, revision {revision}", style="bold")
+    print_table(
+        ("region", "slice", "in use", "growth\nper s", "denied\nper s", "lasts", "last\ndenied"),
+        (
+            (
+                one.region, one.slice, one.in_use, _number(one.rate), _number(one.denied), _time(one),
+                _last_denied(one.region, denials, now),
+            )
+            for one in found.regions
+        ),
+    )  # fmt: skip
+    if said := rates_in_words(found.regions):
+        _say(said, style="dim")
+    print_table(
+        ("region", "wants", "next size", "weight", "expected\nper s"),
+        ((one.region, one.wants, one.size, one.weight, _number(one.expected or None)) for one in found.regions),
+    )
+    _list((one.region, "; ".join(_about(one, frozen.get(one.region)))) for one in found.regions)
+    if not allocation.unlimited:
+        _say(pool_in_words(allocation, found))
+    _say(next_in_words(found))
+    if found.left_alone:
+        _say(left_alone_in_words(found))
+    for region, denial in denials.items():
+        if denial is not None:
+            _say(denial_in_words(region, denial, allocation, is_frozen=region in frozen))
+
+
+def _say(text: str, style: str = "") -> None:
+    out.print(text, style=style, highlight=False, markup=False)
+
+
+def _list(said: Iterable[tuple[str, str]]) -> None:
+    """What does not fit into a line goes on below its own beginning."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(overflow="fold")
+    grid.add_column()
+    for name, text in said:
+        grid.add_row(Text(f"{name}:"), Text(text))
+    out.print(grid)
+
+
+def _about(one: Explained, frozen: Frozen | None) -> Iterable[str]:
+    yield one.situation.value + ("" if frozen is None else f" ({frozen_in_words(frozen)})")
+    if rules := rules_in_words(weight=one.own_weight, floor=one.floor, cap=one.cap):
+        yield f"the quota's rules here: {rules}"
+    yield from ruling_in_words(one)
+    parts = ((one.denied_high, "high"), (one.denied_low, "low"))
+    if said := " and ".join(f"{_number(rate)} at {name}" for rate, name in parts if rate):
+        yield f"of what is denied per s, {said} priority"
+
+
+def rates_in_words(regions: Iterable[Explained]) -> str:
+    """Which time they are of: nothing, if nothing was reported."""
+    spans = sorted({f"{one.seconds:.2g}" for one in regions if one.seconds and math.isfinite(one.seconds)}, key=float)
+    if not spans:
+        return ""
+    span = spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
+    return f"per s: over the {span} s of each region's last report; what was denied before is not in it"
+
+
+def next_in_words(found: Explanation) -> str:
+    steps = [f"grant {amount:,} to {region}" for region, amount in found.next.grants.items()]
+    steps += [f"ask {move.source} for {move.amount:,} for {move.target or 'the pool'}" for move in found.next.moves]
+    return f"the next plan would {', '.join(steps) or 'change nothing'}"
+
+
+def left_alone_in_words(found: Explanation) -> str:
+    who = ", ".join(found.left_alone)
+    keep = "keeps its slice" if len(found.left_alone) == 1 else "keep their slices"
+    return (
+        f"{who} {keep} although the next size differs: less than {found.smallest:,} is not moved to a region that "
+        f"lacks what it wants but denies nothing, less than {found.idle:,} not to one that has it, or back to the pool"
+    )
+
+
+def in_words(allocation: Allocation) -> str:
+    limit = "unlimited" if allocation.unlimited else f"limit {allocation.limit:,}"
+    pool = allocation.pool
+    rest = f"{pool:,} in the pool" if pool >= 0 else f"{-pool:,} above it still to be given back"
+    retired = f", {allocation.retired_units:,} retired with evicted regions" if allocation.retired else ""
+    policy = allocation.policy
+    fills = (("normal", policy.normal_fill_percent), ("low", policy.low_fill_percent))
+    kept = "".join(f", {name} priority may fill {percent} %" for name, percent in fills if percent < 100)
+    return f"{limit}, {rest}{retired}{kept}"
+
+
+def pool_in_words(allocation: Allocation, found: Explanation) -> str:
+    """Of a limited quota."""
+    share = f" ({found.pool / allocation.limit:.0%} of the limit)" if allocation.limit else ""
+    why = (
+        f"busy minutes ask {found.scatters:,.0f} beyond the mean"
+        if found.scatters
+        else "nothing is learnt of bursts yet"
+    )
+    return f"while the needs fit the pool is to hold {found.pool:,}{share}: {why}"
+
+
+def frozen_in_words(frozen: Frozen) -> str:
+    return f"by {frozen.by} since {write_time(frozen.since)}: {frozen.why}"
+
+
+def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
+    """`denial` as `last_denial` of the HTTP API; what is said of the limit and of the region is as of now."""
+    words = _WORDS.get(denial["reason"], denial["reason"]).format(**denial)
+    if denial["reason"] == "OVER_LIMIT":
+        rules = allocation.policy.regions.get(region, NO_RULES)
+        if rules.cap is not None and denial["slice"] >= rules.cap:
+            words += f", which is all that its cap {rules.cap:,} lets it own"
+        else:
+            words += _elsewhere(region, denial, allocation, is_frozen=is_frozen)
+    priority = denial.get("priority", "normal")  # a server of an older release says none
+    asked = "" if priority == "normal" else f" a request of {priority} priority"
+    return f"{region} last denied{asked} at {denial['at']}: {words}"
+
+
+def _elsewhere(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
+    if denial["amount"] > allocation.limit and not allocation.unlimited:
+        return f"; it is more than the whole limit {allocation.limit:,}, so no region can grant it"
+    pool = denial["pool"]
+    if pool is None:
+        return ""
+    if pool > 0 and is_frozen:
+        return f", and the pool's {pool:,} are out of reach while the region is frozen"
+    lacking = sorted(below_floor(allocation) - {region})
+    kept = f", of which is kept what {', '.join(lacking)} still lacks of a floor" if pool > 0 and lacking else ""
+    return f", and the pool held {max(0, pool):,}{kept}"
+
+
+def _last_denied(region: Region, denials: Mapping[Region, Any], now: float) -> str:
+    if region not in denials:
+        return "not heard"
+    denial = denials[region]
+    return "-" if denial is None else f"{age(now - datetime.fromisoformat(denial['at']).timestamp())} ago"
+
+
+def age(seconds: float) -> str:
+    for unit, name in _AGES:
+        if seconds >= unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{max(0.0, seconds):.0f} s"
+
+
+def _number(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.3g}"
+
+
+def _time(one: Explained) -> str:
+    seconds = lasts(one)
+    return "-" if seconds is None else f"{seconds:,.0f} s"
