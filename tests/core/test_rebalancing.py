@@ -305,6 +305,15 @@ def test_a_lowered_limit_is_collected_from_what_is_free_and_nothing_is_granted_m
     )
 
 
+def test_a_donor_that_has_less_than_was_thought_fills_up_a_lowered_limit_first() -> None:
+    allocation = split(800, eu=600, us=400)
+    wants = {"eu": Need(in_use=100), "us": Need(in_use=390, growth=5.0, denied=4.0, seconds=5.0)}
+    planned = plan(allocation, wants, everybody, POLICY, ROUND_S)
+    assert {"us", None} == {move.target for move in planned.moves}
+    moves = [Move(str(at), move.source, move.target, move.amount) for at, move in enumerate(planned.moves)]
+    assert -50 == hand_over(request_moves(allocation, moves), "eu", 450, 0).pool
+
+
 def test_a_draining_region_keeps_only_what_it_uses() -> None:
     regions = everybody | {"us": RegionState(draining=True)}
     allocation = split(100, eu=50, us=50)

@@ -14,6 +14,7 @@ from regionquota.explorer.faults import Fault
 from regionquota.explorer.invariants import Invariant
 from regionquota.explorer.run import STEPS, Script, run, script
 from regionquota.explorer.seen import Seen
+from regionquota.explorer.starts import starts
 
 ROOT = Path(__file__).parents[2]
 CORPUS = kept(ROOT / "simulations" / "corpus.json")
@@ -90,6 +91,17 @@ def test_the_table_of_safeguards_is_current() -> None:
     assert len(seeds) >= LEAST_SAFEGUARDS
     missed = [look(ablation, seeds[name]) for name, ablation in ABLATIONS.items()]
     assert document([one for one in missed if one is not None]) == (ROOT / "docs" / "ablations.md").read_text()
+
+
+def test_donors_have_less_than_was_believed_as_much_and_more() -> None:
+    beyond = [
+        move.believed - start.stores[move.source].held[key].counter.available
+        for start in starts()
+        for key, (_, document) in start.checks.documents.items()
+        for move in document.moves
+        if move.believed
+    ]
+    assert {-1, 0, 1} == {(units > 0) - (units < 0) for units in beyond}
 
 
 def test_a_safeguard_is_back_in_its_place_afterwards() -> None:

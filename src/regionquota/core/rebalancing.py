@@ -325,7 +325,8 @@ def _matched(
 ) -> Plan:
     """Takers are served from the pool, then from givers, in the order of both; what is left goes to the pool.
 
-    A pool below zero is filled before anything else. What a draining region gives is useful whatever it is.
+    A pool below zero is filled before anything else, and its moves come first. What a draining region gives is useful
+    whatever it is.
     """
     filled = _fill_up(pool, gives) if pool < 0 else {}
     grants: dict[Region, int] = {}
@@ -343,11 +344,13 @@ def _matched(
                 moves.append(PlannedMove(giver, taker, moved, believed(giver)))
                 gives[giver] = left - moved
                 amount -= moved
+    returned: list[PlannedMove] = []
     for giver, left in gives.items():
         to_pool = filled.get(giver, 0) + (left if left >= idle or giver in draining else 0)
         if to_pool:
-            moves.append(PlannedMove(giver, None, to_pool, believed(giver)))
-    return Plan(grants, tuple(moves))
+            returned.append(PlannedMove(giver, None, to_pool, believed(giver)))
+    # Donors give in the order of their moves: what they have less than was thought is not to be the pool's lack.
+    return Plan(grants, (*returned, *moves) if filled else (*moves, *returned))
 
 
 def _fill_up(pool: int, gives: dict[Region, int]) -> Mapping[Region, int]:

@@ -50,7 +50,11 @@ SHOWS: Final = {
     "epoch-of-hand-over": Invariant.PROMISE,
     "decrease-first": Invariant.OWNED,
     "raise-last": Invariant.OWNED,
+    "given-is-given": Invariant.OWNED,
     "epoch-never-falls": Invariant.TIME,
+    "backwards-noticed": Invariant.OWNED,
+    "standing-compared": Invariant.OWNED,
+    "revisions-forgotten": Invariant.OWNED,
 }
 _ABLATED: Final = (
     (protocol.ABLATED, ""),

@@ -32,6 +32,8 @@ _PAST: Final = 3
 _EU_FIRST: Final = ("eu", "us", "ap")
 _SPENT: Final = 1
 """Such starts are at the end of a period, and nobody has anything left: what moves then is of the next."""
+_PLENTY: Final = frozenset({12, 24, 36})
+"""In such starts one region owns everything, all of it free, and is believed to have even more."""
 _WHOLE_CAST: Final = len(CASTS) - 1
 _NEVER_FAULTY: Final = 2
 
@@ -114,13 +116,21 @@ def _settle_in(world: World, serial: int) -> None:
                 agent.meter.denied(key, number(int(world.time), number_) % 4)
             drive(world, agent.attendance.attend())
             drive(world, agent.attendance.report())
+    if serial in _PLENTY:
+        _give_all_to_one(world)
     if serial % 4:
         _spend(world, serial)
-    if world.time > MONTH_ENDS - 60 or serial % 4 == 2:
-        _ask_for_moves(world)
+    if world.time > MONTH_ENDS - 60 or serial % 4 == 2 or serial in _PLENTY:
+        _ask_for_moves(world, serial)
     world.check()
     if serial % 6 == _SPENT:
         _turn_early(world, hand_over=serial % 12 != _SPENT)
+
+
+def _give_all_to_one(world: World) -> None:
+    agent = Agent(world, "eu0", "eu")
+    for key in QUOTAS:
+        drive(world, claim(key, agent.region, agent.etcd, agent.store, wanted=99, share=1.0, now=world.time))
 
 
 def _spend(world: World, serial: int) -> None:
@@ -160,15 +170,21 @@ def _lag_behind(store: MemoryRegionStore, now: float) -> Sequence[MemoryRegionSt
     return replicas
 
 
-def _ask_for_moves(world: World) -> None:
-    """Everything of the largest slice is asked for, elsewhere, just when the period ends."""
+def _ask_for_moves(world: World, serial: int) -> None:
+    """Much of the largest slice is asked for, elsewhere, just when the period ends."""
     world.check()
-    for key, (revision, document) in world.checks.documents.items():
+    for at, (key, (revision, document)) in enumerate(world.checks.documents.items()):
         # Of equals eu, and so to us: most casts have somebody in both.
         donor = max(sorted(document.slices, key=_EU_FIRST.index), key=document.slice_of, default=None)
         if donor is not None and document.slice_of(donor):
             target = world.names[(world.names.index(donor) + 1) % len(world.names)]
-            moves = [Move("asked", donor, target, document.slice_of(donor))]
+            held = world.checks.regions[donor].held.get(key)
+            available = 0 if held is None else held.counter.available
+            beliefs = (0, available // 2, available, 2 * available)
+            believed = beliefs[-1] if serial in _PLENTY else beliefs[number(serial, at) % len(beliefs)]
+            # All of the slice where nothing is believed: what is in use of it may come free.
+            amount = -(-believed // 2) or document.slice_of(donor)
+            moves = [Move("asked", donor, target, amount, believed=believed)]
             finish(world.etcd.swap(key, revision, request_moves(document, moves)))
 
 

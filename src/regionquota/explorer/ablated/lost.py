@@ -18,8 +18,10 @@ from regionquota.explorer import rescuers
 from regionquota.recovery import heard
 from regionquota.region import trust
 from regionquota.region.follower import Follower
+from regionquota.region.trust import Trust
 
 _adopt = MemoryRegionStore.adopt
+_hand_over = Trust._hand_over
 
 
 async def _trust_after_eviction(
@@ -62,6 +64,11 @@ async def _nobody_says_anything(*args: Any) -> Any:
     return {}, missing
 
 
+async def _hand_over_even_so(self: Trust, *of: Any) -> bool:
+    """As if it were not evicted: what moves ask of it is to be given first, and it may write nothing."""
+    return await _hand_over(Trust(self._me, self._allocations, self._store, self._clock), *of)
+
+
 async def _find_nothing_older(*_: Any) -> None:
     """Who compares a database would notice."""
 
@@ -74,6 +81,11 @@ ABLATED: Final[Sequence[tuple[Any, ...]]] = (
         (Follower, "_stop", lambda *_: None),
         (region_store, "refuse_contradiction", lambda *_: None),
         (trust, "refuse_older", _find_nothing_older),
+    ),
+    (
+        "contradiction-noticed",
+        "a newer document by which a region owns less than it holds shows that etcd went backwards",
+        (region_store, "refuse_contradiction", lambda *_: None),
     ),
     (
         "standing-compared",
@@ -91,6 +103,11 @@ ABLATED: Final[Sequence[tuple[Any, ...]]] = (
         "evicted-not-trusted",
         "an evicted region that is back is compared first",
         (MemoryRegionStore, "adopt", _trust_after_eviction),
+    ),
+    (
+        "evicted-compared",
+        "an evicted region is compared also while moves name it",
+        (Trust, "_hand_over", _hand_over_even_so),
     ),
     (
         "revisions-forgotten",

@@ -11,7 +11,7 @@ from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator import carrying_out, liveness, rounds
 from regionquota.core import slice as slices
 from regionquota.core.allocation import Allocation, grant, hand_over, set_limit
-from regionquota.core.counter import Counter
+from regionquota.core.counter import Counter, resize
 from regionquota.core.periods import TIMELESS, Epoch, epoch_of
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.rebalancing import RegionState
@@ -51,6 +51,20 @@ def _whatever_is_spent(
     held = changed.counter
     spent = replace(held, slice=target, available=target - held.in_use + held.overdraft_issued)
     return replace(changed, counter=spent)
+
+
+def _reckon_anew(
+    holding: Holding | None, key: QuotaKey, allocation: Allocation, revision: int, me: Region, now: float
+) -> Holding | None:
+    """The fair part is that of what is left by now, whatever was given up at this revision before."""
+    changed = apply(holding, key, allocation, revision, me, now)
+    if holding is None or changed is None:
+        return changed
+    owned, asked, held = allocation.slice_of(me), allocation.moves_from(me), slices.at(holding, now).counter
+    fair = owned - slices._in_proportion(asked, max(0, owned - held.slice + held.available))
+    if fair <= changed.slice or held.slice <= owned - sum(move.amount for move in asked):
+        return changed
+    return replace(changed, counter=resize(changed.counter, fair))
 
 
 async def _blind_swap(
@@ -186,6 +200,11 @@ ABLATED: Final = (
     ),
     ("raise-last", "a slice is raised only after its revision was read", (processes, "claim", _raise_first)),
     ("decrease-what-is-free", "a slice never falls below what is spent", (slices, "apply", _whatever_is_spent)),
+    (
+        "given-is-given",
+        "what a donor has given up is not taken back at that revision, though it has less to give by now",
+        (slices, "apply", _reckon_anew),
+    ),
     ("grant-from-the-pool", "a grant takes out of the pool what it gives", (steps, "grant", _grant_more)),
     ("frozen-not-named", "no round moves from, to, or grants to a frozen region", (rounds, "state_of", _frozen_or_not)),
     (
