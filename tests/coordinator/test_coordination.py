@@ -222,7 +222,7 @@ async def test_a_quota_that_cannot_be_planned_does_not_stop_the_others(
     for key in (bad, QUOTA):
         await etcd.swap(key, 0, new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(90, 1)))
     eu = await region(etcd, "eu")
-    absurd = Demand(bad, 0, 10**400, 0, denied=1, seconds=1.0)
+    absurd = Demand(bad, 0, 0, 0, denied=10**400, seconds=1.0)
     await etcd.report(eu, "eu", "eu-1", [absurd, Demand(QUOTA, 0, 0, 0, denied=1, seconds=1.0)])
 
     done = await plan_round(etcd, await lead(etcd), clock)

@@ -6,14 +6,14 @@ from regionquota.core.demand import Demand, Need, needs
 
 def test_a_regions_word_becomes_rates_per_second() -> None:
     said = Demand(QUOTA, slice=100, used=30, reserved=5, granted=50, freed=20, denied=8, seconds=4.0)
-    assert {QUOTA: {"eu": Need(in_use=35, growth=7.5, denied=2.0, seconds=4.0)}} == needs([("eu", said)])
+    assert {QUOTA: {"eu": Need(in_use=35, growth=7.5, denied=2.0, seconds=4.0, turnover=17.5)}} == needs([("eu", said)])
 
 
 def test_rates_of_several_servers_add_up() -> None:
     one = Demand(QUOTA, slice=100, used=30, reserved=0, granted=10, denied=4, seconds=1.0)
     two = Demand(QUOTA, slice=100, used=30, reserved=0, granted=20, denied=4, seconds=2.0)
     need = needs([("eu", one), ("eu", two)])[QUOTA]["eu"]
-    assert (20.0, 6.0) == (need.growth, need.denied)
+    assert (20.0, 6.0, 20.0) == (need.growth, need.denied, need.turnover)
 
 
 def test_balances_of_several_servers_come_out_of_one_database() -> None:

@@ -169,8 +169,9 @@ def _wish_without_priorities(
     if state.draining:
         return Wish(need.in_use, need.in_use, 0, urgent=False)
     ahead = min(round_s, need.seconds)
-    growth = max(0.0, need.growth) * ahead * policy.growth_rounds
-    margin = policy.variance * math.sqrt(need.in_use)
+    horizon = ahead * policy.growth_rounds
+    growth = max(0.0, need.growth) * horizon
+    margin = policy.variance * math.sqrt(min(need.in_use, need.turnover * horizon + 3))
     extra = math.ceil(growth + margin + need.denied * ahead)
     wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
     return Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > 0)

@@ -32,6 +32,7 @@ needs = st.builds(
     denied_low=st.just(0.0),
     expected=st.just(0.0) | st.floats(0, 1e18),
     deviation=st.just(0.0) | st.floats(0, 1e18),
+    turnover=st.just(0.0) | st.floats(0, 200, width=32),
 )
 states = st.builds(
     RegionState, weight=st.sampled_from([0, 1, 100, 10_000_000]), frozen=st.booleans(), draining=st.booleans()
@@ -321,6 +322,23 @@ def test_a_draining_region_keeps_only_what_it_uses() -> None:
     assert 7 == carried_out(allocation, plan(allocation, wants, regions, POLICY, ROUND_S), wants).slice_of("us")
 
 
+def test_who_is_hardly_asked_is_not_given_the_last_of_who_is_asked_all_the_time() -> None:
+    """However much both have used by then: late in a long period that says nothing of the next seconds."""
+    needs = {
+        "eu": Need(in_use=400, growth=0.4, turnover=0.4, seconds=5.0),
+        "us": Need(in_use=580, growth=0.2, turnover=0.2, seconds=5.0),
+    }
+    planned = plan(split(1000, eu=410, us=590), needs, everybody, POLICY, ROUND_S)
+    assert ({}, ()) == (dict(planned.grants), tuple(planned.moves))
+
+
+def test_what_comes_and_goes_without_growth_is_left_a_margin() -> None:
+    calm, lively = Need(in_use=100, seconds=5.0), Need(in_use=100, turnover=10.0, seconds=5.0)
+    regions = {name: RegionState(weight=0) for name in REGIONS}
+    planned = plan(split(1000), {"eu": calm, "us": lively}, regions, POLICY, ROUND_S)
+    assert {"eu": 104, "us": 118} == planned.grants
+
+
 def test_a_step_of_demand_is_not_taken_for_a_slope() -> None:
     """200 units within half a second are a step: in the next ten seconds nobody expects 4,000."""
     allocation = split(1000, eu=450, us=450)
@@ -361,6 +379,6 @@ def test_a_limit_of_3_over_5_regions_lives_in_the_pool_until_it_is_needed() -> N
 
 def test_weights_of_nought_everywhere_leave_what_nobody_needs_in_the_pool() -> None:
     regions = dict.fromkeys(REGIONS, RegionState(weight=0))
-    assert {"eu": 9} == plan(
+    assert {"eu": 8} == plan(
         split(100), {"eu": Need(in_use=5), "us": Need()}, regions, Policy(variance=1.5), ROUND_S
     ).grants

@@ -44,7 +44,8 @@ class Demand(msgspec.Struct, frozen=True, gc=False):
 
 class Need(msgspec.Struct, frozen=True, gc=False):
     """One region's state in one quota, as the planner takes it. Rates are units per second, seen over `seconds`;
-    `expected` and `deviation` are foreseen (`forecast.Foreseen`), 0 if nothing is.
+    `growth` is what was granted less what was freed, `turnover` both together. `expected` and `deviation` are foreseen
+    (`forecast.Foreseen`), 0 if nothing is.
     """
 
     in_use: int = 0
@@ -56,6 +57,7 @@ class Need(msgspec.Struct, frozen=True, gc=False):
     denied_low: float = 0.0
     expected: float = 0.0
     deviation: float = 0.0
+    turnover: float = 0.0
 
 
 def needs(
@@ -102,7 +104,16 @@ def _need(demand: Demand, newest: Epoch, now: float | None) -> Need:
     if demand.denied_high or demand.denied_low:
         high, low = (units / seconds for units in _by_priority(demand))
     return Need(
-        in_use, growth, demand.denied / seconds, seconds, demand.largest, high, low, demand.expected, demand.deviation
+        in_use,
+        growth,
+        demand.denied / seconds,
+        seconds,
+        demand.largest,
+        high,
+        low,
+        demand.expected,
+        demand.deviation,
+        (demand.granted + demand.freed) / seconds,
     )
 
 
@@ -127,6 +138,7 @@ def _added(one: Need, other: Need) -> Need:
         one.denied_low + other.denied_low,
         max(one.expected, other.expected),
         max(one.deviation, other.deviation),
+        one.turnover + other.turnover,
     )
 
 

@@ -33,8 +33,8 @@ class Policy:
     a lowered limit; nothing below `idle_move_share` to a region that has what it needs and is expected to need, or
     a third of that once nobody asks for anything.
 
-    A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of a Poisson
-    arrival of that size, and what was denied in a round.
+    A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of what comes and goes in
+    that time (Poisson), and what was denied in a round.
     """
 
     pool_share: float = 0.1
@@ -75,6 +75,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
 
 NOTHING: Final = Plan({}, ())
 _FEW_UNITS: Final = 10
+_FEW_REQUESTS: Final = 3
+"""More or less of them come by chance where hardly any were seen."""
 _POOL_STEP: Final = math.sqrt(2)
 FORESEEN_S: Final = 3600.0 * HOURS_AHEAD
 
@@ -256,8 +258,9 @@ def wish_of(
 def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: float | None) -> int:
     in_use = need.in_use
     ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
-    growth = need.growth * ahead * policy.growth_rounds if need.growth > 0 else 0.0
-    margin = policy.variance * math.sqrt(in_use)
+    horizon = ahead * policy.growth_rounds
+    growth = need.growth * horizon if need.growth > 0 else 0.0
+    margin = policy.variance * math.sqrt(min(in_use, need.turnover * horizon + _FEW_REQUESTS))
     wanted = in_use + math.ceil(growth + margin + need.denied * ahead)
     if ahead_s is not None:
         wanted = max(wanted, foreseen(need, ahead_s))

@@ -23,8 +23,10 @@ def without_low(need: Need, quota: QuotaPolicy) -> Need:
     presses.
     """
     is_room_kept = quota.low_fill_percent < quota.normal_fill_percent
-    growth = 0.0 if is_room_kept and turn_of(need) == LAST_TURN else need.growth
-    return replace(need, growth=growth, denied=max(0.0, need.denied - need.denied_low))
+    growth, turnover = need.growth, need.turnover
+    if is_room_kept and turn_of(need) == LAST_TURN:
+        growth = turnover = 0.0
+    return replace(need, growth=growth, turnover=turnover, denied=max(0.0, need.denied - need.denied_low))
 
 
 def in_turn(wish: Wish, need: Need, usual: int, ahead: float, quota: QuotaPolicy, most: int) -> Wish:
