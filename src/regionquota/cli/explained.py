@@ -71,7 +71,7 @@ def show(
 
 
 def _say(text: str, style: str = "") -> None:
-    out.print(text, style=style, highlight=False, markup=False)
+    out.print(text, style=style, highlight=False)
 
 
 def _list(said: Iterable[tuple[str, str]]) -> None:

@@ -15,6 +15,7 @@ import typer
 import uvloop
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from regionquota.config import Config, load
 from regionquota.dev import DEPLOYMENT_FILE, default_data_dir
@@ -22,8 +23,9 @@ from regionquota.errors import ConfigError, InvalidRequest, RegionQuotaError
 
 P = ParamSpec("P")
 
-out = Console()
-err = Console(stderr=True)
+# Names are the callers', and may read like markup or like :smile:.
+out = Console(markup=False, emoji=False)
+err = Console(stderr=True, markup=False, emoji=False)
 
 ConfigOption = Annotated[
     Path | None,
@@ -98,15 +100,16 @@ def _say(group: BaseExceptionGroup[BaseException]) -> None:
         if isinstance(error, BaseExceptionGroup):
             _say(error)
         else:
-            err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
+            say("error:", "bold red", str(error))
 
 
 def warn(text: str) -> None:
-    err.print(f"[bold yellow]warning:[/] {_escaped(text)}", highlight=False, soft_wrap=True)
+    say("warning:", "bold yellow", text)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
+def say(what: str, style: str, text: str) -> None:
+    """A line on standard error, `what` of it in a style."""
+    err.print(Text.assemble((what, style), " ", text), highlight=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -129,4 +132,4 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _escaped(str(value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -194,7 +194,7 @@ async def remove(
     if json:
         print_json({"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope, "removed": True})
     else:
-        out.print(f"{key}: removed", markup=False, highlight=False)
+        out.print(f"{key}: removed", highlight=False)
 
 
 @app.command(epilog="Example: regionquota quota get acme vcpu --json")
@@ -294,7 +294,7 @@ def show_set(stored: Stored, source: LimitSource, *, json: bool) -> None:
     version = "" if said is None else f" ({source} version {said.version})"
     out.print(
         f"{stored.key}: limit {limit}{version}, policy {_policy(allocation)}, {state}",
-        markup=False, highlight=False, soft_wrap=True,
+        highlight=False, soft_wrap=True,
     )  # fmt: skip
     for warning in warnings_of(allocation):
         warn(f"{stored.key}: {warning}")

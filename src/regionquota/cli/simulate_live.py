@@ -63,7 +63,7 @@ async def look(config: Config, wanted: Wanted) -> Live:
             seen = await _watch(config, connected)
             choice = await choose(wanted, seen.rates, connected.allocations)
         key, chosen = choice.key, [choice.in_words()]
-        err.print(chosen[0], highlight=False, markup=False, soft_wrap=True)
+        err.print(chosen[0], highlight=False, soft_wrap=True)
         said = await _quota(server, key)
     whole = said["global"] or {}
     return Live(
