@@ -66,20 +66,24 @@ def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
         # Their tracebacks of connections that break are no business of a person at a prompt; daemons set their own.
         for name in ("asyncio", "asyncpg", "grpc"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
+        status = 0
+        # Raised below: what is raised in one of several clauses comes out as a group, and as a traceback.
         try:
             uvloop.run(work(*args, **kwargs))
         except* (ConfigError, InvalidRequest) as group:
             _say(group)
-            raise typer.Exit(2) from None
+            status = 2
         except* RegionQuotaError as group:
             _say(group)
-            raise typer.Exit(1) from None
+            status = 1
         except* BrokenPipeError:
             # The reader of our output (head, less) has had enough.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(1) from None
+            status = 1
         except* KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
+            status = INTERRUPTED
+        if status:
+            raise typer.Exit(status)
 
     return run
 
