@@ -14,7 +14,7 @@ from regionquota.cli.region_servers import RegionServer, expect
 from regionquota.config import Config
 from regionquota.core.allocation import Allocation
 from regionquota.core.quota import Kind, QuotaKey, Region
-from regionquota.errors import InvalidRequest
+from regionquota.errors import InvalidRequest, UnreadableDocument
 from regionquota.ports import AllocationStore
 from regionquota.simulator.live import PERIODS_S, Live
 
@@ -114,18 +114,23 @@ async def choose(
     """The busiest of those that may be meant and can be simulated. Raises `InvalidRequest`, `EtcdUnavailable`."""
     meant = [
         key
-        for key in rates
-        if key.scope == wanted.scope and wanted.tenant in {None, key.tenant} and wanted.resource in {None, key.resource}
+        for key, asked in rates.items()
+        if any(asked.values())
+        and key.scope == wanted.scope
+        and wanted.tenant in {None, key.tenant}
+        and wanted.resource in {None, key.resource}
     ]
     if not meant:
         raise InvalidRequest("tenant", "no region reports any demand now: say which quota with --tenant and --resource")
     busiest = sorted(meant, key=lambda key: (-sum(rates[key].values()), key))[:MOST_LOOKED_AT]
     busier: list[str] = []
     for key in busiest:
-        _, allocation = await allocations.read(key)
-        if allocation is None:
+        try:
+            _, allocation = await allocations.read(key)
+        except UnreadableDocument:
+            busier.append(f"{key} cannot be read")
             continue
-        why_not = _why_not(allocation)
+        why_not = "removed by now" if allocation is None else _why_not(allocation)
         if why_not is None:
             return Choice(key, busier)
         busier.append(f"{key} is {why_not}")
