@@ -18,8 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from regionquota.config import Config, load
+from regionquota.core.quota import QuotaKey
 from regionquota.dev import DEPLOYMENT_FILE, default_data_dir
 from regionquota.errors import ConfigError, InvalidRequest, RegionQuotaError
+from regionquota.http.decoding import check_identifier
 
 P = ParamSpec("P")
 
@@ -56,6 +58,12 @@ def configuration(path: Path | None) -> Config:
                 style="dim",
             )
     return load(path, os.environ)
+
+
+def quota_key(tenant: str, resource: str, scope: str) -> QuotaKey:
+    """Raises `InvalidRequest`."""
+    named = (("tenant", tenant), ("resource", resource), ("scope", scope))
+    return QuotaKey(*(check_identifier(field, value) for field, value in named))
 
 
 def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:

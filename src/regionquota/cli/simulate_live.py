@@ -9,7 +9,7 @@ from urllib.parse import quote
 import aiohttp
 
 from regionquota.bootstrap.operator import Operator, operator
-from regionquota.cli.frame import err
+from regionquota.cli.frame import err, quota_key
 from regionquota.cli.region_servers import RegionServer, expect
 from regionquota.config import Config
 from regionquota.core.allocation import Allocation
@@ -53,8 +53,9 @@ async def look(config: Config, wanted: Wanted) -> Live:
     Raises `InvalidRequest`, `Unavailable`.
     """
     server = wanted.url.rstrip("/")
+    named = quota_key(wanted.tenant or "any", wanted.resource or "any", wanted.scope)
     if wanted.tenant is not None and wanted.resource is not None:
-        key, chosen = QuotaKey(wanted.tenant, wanted.resource, wanted.scope), []
+        key, chosen = named, []
         said = await _quota(server, key)  # before anybody waits for what is to be seen of it
         async with operator(config) as connected:
             seen = await _watch(config, connected)
