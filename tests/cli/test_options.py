@@ -135,6 +135,8 @@ def test_a_file_that_cannot_be_read_is_named(deployment: Path, tmp_path: Path, n
         (["explain", "acme", "a" * 257], "resource must be"),
         (["simulate", "--from-live", "http://127.0.0.1:1", "--tenant", "\udcff", "--resource", "r"], "tenant must be"),
         (["simulate", "--from-live", "http://127.0.0.1:1", "--resource", "\udcff"], "resource must be"),
+        (["region", "freeze", "eu", "--why", "\udcff"], "--why must be"),
+        (["region", "evict", "eu", "--attest", "\udcff"], "--attest must be"),
     ],
 )
 def test_bytes_that_are_no_text_are_refused_by_name(deployment: Path, arguments: list[str], says: str) -> None:
