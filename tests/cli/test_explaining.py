@@ -9,7 +9,15 @@ from tests.core.builders import QUOTA, allocation, at
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.bootstrap.coordinator import policy_of
-from regionquota.cli.explained import age, denial_in_words, frozen_in_words, in_words, pool_in_words, show
+from regionquota.cli.explained import (
+    age,
+    denial_in_words,
+    frozen_in_words,
+    in_words,
+    pool_in_words,
+    rates_in_words,
+    show,
+)
 from regionquota.cli.explaining import next_plan
 from regionquota.config import Config
 from regionquota.coordinator.leading import Led
@@ -142,14 +150,18 @@ REGIONS = {name: RegionState() for name in NEEDS}
 
 
 def printed(
-    known: Allocation, needs: dict[str, Need], monkeypatch: pytest.MonkeyPatch, denials: dict[str, Any] | None = None
+    known: Allocation,
+    needs: dict[str, Need],
+    monkeypatch: pytest.MonkeyPatch,
+    denials: dict[str, Any] | None = None,
+    frozen: dict[str, Frozen] | None = None,
 ) -> str:
     """What a pipe gets where nothing says how wide a terminal is."""
     monkeypatch.delenv("COLUMNS", raising=False)
     sink = io.StringIO()
     monkeypatch.setattr("regionquota.cli.frame.out._file", sink)
     found = explain(known, needs, REGIONS, Policy(), 10.0)
-    show(QUOTA, 7, known, found, {}, denials or {}, at(2026, 6, 15, 3, 1))
+    show(QUOTA, 7, known, found, frozen or {}, denials or {}, at(2026, 6, 15, 3, 1))
     return sink.getvalue()
 
 
@@ -172,6 +184,20 @@ def test_a_denial_of_a_minute_ago_is_seen_although_nothing_is_denied_now(monkeyp
     assert "us last denied at 2026-06-15T03:00:00Z: 8 did not fit" in said
     assert "per s: over the 0.5 to 5 s of each region's last report" in " ".join(said.split())
     assert "not heard" in said[said.index("│ ap-") :].splitlines()[0]
+
+
+def test_a_reason_without_blanks_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    why = "https://tickets.example.com/" + "0123456789" * 10
+    frozen = {"us": Frozen(FrozenBy.OPERATOR, at(2026, 6, 15), why)}
+    said = printed(allocation(1000, eu=500, us=300), NEEDS, monkeypatch, frozen=frozen)
+    assert why in "".join(said.split())
+
+
+@pytest.mark.parametrize(("seconds", "says"), [(0.5, "0.5"), (99.6, "100"), (120.0, "120"), (3600.0, "3,600")])
+def test_the_time_of_a_report_is_told_in_plain_seconds(seconds: float, says: str) -> None:
+    needs = {"eu": Need(10, seconds=seconds)}
+    found = explain(allocation(1000, eu=500), needs, {"eu": RegionState()}, Policy(), 10.0)
+    assert f"over the {says} s of" in rates_in_words(found.regions)
 
 
 def test_rules_are_shown_also_where_they_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,32 @@ def test_a_file_that_cannot_be_read_is_named(deployment: Path, tmp_path: Path, n
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["quota", "set", "acme", "vcpu", "\udcff"], "limit must be"),
+        (["quota", "set", "acme", "vcpu", "5", "--parent", "\udcff"], "--parent must be"),
+        (["quota", "set", "acme", "vcpu", "5", "--max-ttl", "\udcff"], "--max-ttl must be"),
+        (["quota", "set", "acme", "vcpu", "5", "--region-floor", "eu=\udcff"], "--region-floor eu must be"),
+        (["quota", "set", "acme", "vcpu", "5", "--region-floor", "\udcff=1"], "--region-weight, --region-floor"),
+        (["explain", "\udcff", "vcpu"], "tenant must be"),
+        (["explain", "acme", "vcpu", "--scope", "\udcff"], "scope must be"),
+        (["explain", "acme", "a" * 257], "resource must be"),
+        (["simulate", "--from-live", "http://127.0.0.1:1", "--tenant", "\udcff", "--resource", "r"], "tenant must be"),
+        (["simulate", "--from-live", "http://127.0.0.1:1", "--resource", "\udcff"], "resource must be"),
+        (["region", "freeze", "eu", "--why", "\udcff"], "--why must be"),
+        (["region", "evict", "eu", "--attest", "\udcff"], "--attest must be"),
+    ],
+)
+def test_bytes_that_are_no_text_are_refused_by_name(deployment: Path, arguments: list[str], says: str) -> None:
+    assert says in refusal(deployment, *arguments)
+
+
+def test_what_was_given_is_shown_as_it_was_given(deployment: Path) -> None:
+    said = refusal(deployment, "quota", "set", "acme", "vcpu", "5", "--max-ttl", "max_ttl_s")
+    assert said.endswith('got "max_ttl_s"')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
         (["list", "--state", "pending"], "--state takes unknown"),
         (["list", "--region", "mars"], 'unknown region "mars": known are eu'),
         (["list", "--limit", "0"], "--limit"),

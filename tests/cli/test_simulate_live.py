@@ -10,7 +10,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.periods import Calendar, Period
 from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Kind, QuotaKey
-from regionquota.errors import InvalidRequest
+from regionquota.errors import InvalidRequest, UnreadableDocument
 
 VCPU, MAILS, CALLS, TOKENS = (QuotaKey("acme", name) for name in ("vcpu", "mails", "calls", "tokens"))
 ANY = Wanted("http://eu", None, None, "global")
@@ -56,3 +56,25 @@ async def test_where_none_can_be_it_says_why() -> None:
         await choose(ANY, RATES, await etcd_with({VCPU: allocation(100)}))
     with pytest.raises(InvalidRequest, match="no region reports any demand"):
         await choose(ANY, {}, await etcd_with({}))
+    with pytest.raises(InvalidRequest, match=r"\(acme/calls/global is removed by now\)"):
+        await choose(ANY, {CALLS: {"eu": 1.0}}, await etcd_with({}))
+
+
+async def test_a_quota_that_nobody_asks_for_is_not_taken() -> None:
+    etcd = await etcd_with({CALLS: consumable(Period.MINUTE)})
+    with pytest.raises(InvalidRequest, match="no region reports any demand"):
+        await choose(ANY, {CALLS: {"eu": 0.0, "us": 0.0}}, etcd)
+
+
+async def test_a_document_that_cannot_be_read_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    etcd = await etcd_with({CALLS: consumable(Period.MINUTE)})
+    read = etcd.read
+
+    async def damaged(key: QuotaKey) -> tuple[int, Allocation | None]:
+        if key == MAILS:
+            raise UnreadableDocument(f"cannot read {key}")
+        return await read(key)
+
+    monkeypatch.setattr(etcd, "read", damaged)
+    found = await choose(ANY, {CALLS: {"eu": 1.0}, MAILS: {"eu": 2.0}}, etcd)
+    assert (CALLS, [f"{MAILS} cannot be read"]) == (found.key, found.busier)

@@ -1,6 +1,7 @@
 """Claims and first use, on memory adapters."""
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -177,6 +178,22 @@ async def test_a_silent_etcd_is_given_up_in_time(world: World) -> None:
     world.etcd.silent = True
     with pytest.raises(EtcdUnavailable, match="no answer from etcd"):
         await asyncio.wait_for(world.claims.join(QUOTA), 5)
+
+
+async def test_what_failed_after_everybody_gave_it_up_is_not_told_with_a_traceback(world: World) -> None:
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["message"]))
+    await world.set_limit(100)
+    world.etcd.failing.add(QUOTA)
+    joining = asyncio.create_task(world.claims.join(QUOTA))
+    await asyncio.sleep(0)
+    joining.cancel()
+    await asyncio.wait([joining])
+    del joining
+    for _ in range(5):
+        await asyncio.sleep(0)
+    gc.collect()
+    assert [] == told
 
 
 async def test_a_frozen_or_draining_region_joins_but_claims_nothing(world: World) -> None:

@@ -68,6 +68,12 @@ def test_of_much_demand_one_unit_stands_for_several() -> None:
     assert 100_000 // 144 == work.limit
 
 
+def test_slices_above_a_limit_that_was_lowered_are_scaled_down() -> None:
+    plain, assumed = scenario_of(live(limit=275), None, 600)
+    assert {"ap": 0, "eu": 150, "us": 125} == otherwise(plain, [], "live").quota.slices
+    assert "regions still own 550 of a limit that was lowered to 275: each gets the same part of its slice" in assumed
+
+
 def test_rules_of_the_quota_are_played_too() -> None:
     rules = {
         "eu": {"weight": 300, "floor": 400, "cap": 500},

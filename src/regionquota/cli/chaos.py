@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from rich.text import Text
 
 from regionquota.chaos.run import COUNTED, Result, run
 from regionquota.chaos.scenarios import SCENARIOS, Scenario
@@ -73,18 +74,15 @@ def _list(*, json: bool) -> None:
 
 def _say(result: Result) -> None:
     faults = ", ".join(f"{count} {name}" for name, count in result.faults.items()) or "nothing broken"
-    verdict = "nothing found" if result.ok else f"[bold red]{len(result.findings)} findings[/]"
-    err.print(
-        f"  {verdict}; {result.operations:,} operations, {result.repeats:,} repeats, {faults}, {result.seconds:.0f} s",
-        highlight=False,
-        soft_wrap=True,
-    )
+    verdict = Text("nothing found") if result.ok else Text(f"{len(result.findings)} findings", "bold red")
+    counts = f"; {result.operations:,} operations, {result.repeats:,} repeats, {faults}, {result.seconds:.0f} s"
+    err.print(Text.assemble("  ", verdict, counts), highlight=False, soft_wrap=True)
     for note in result.notes:
-        err.print(f"  {note}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"  {note}", highlight=False, soft_wrap=True)
     for finding in result.findings[:SHOWN_FINDINGS]:
-        err.print(f"  {finding}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"  {finding}", highlight=False, soft_wrap=True)
     if result.error is not None:
-        err.print(f"  could not be carried out: {result.error}", highlight=False, markup=False, soft_wrap=True)
+        err.print(f"  could not be carried out: {result.error}", highlight=False, soft_wrap=True)
 
 
 def _show(results: Sequence[Result]) -> None:

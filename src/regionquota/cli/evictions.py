@@ -11,6 +11,7 @@ from rich.progress import Progress
 from regionquota.bootstrap.clock import SystemClock
 from regionquota.bootstrap.operator import Operator, operator
 from regionquota.cli.frame import ConfigOption, JsonOption, command, configuration, err, out, print_json, print_table
+from regionquota.cli.tenants import check_reason
 from regionquota.core.quota import QuotaKey
 from regionquota.evictions import Progress as Told
 from regionquota.evictions import evict_region, readmit_region
@@ -41,6 +42,7 @@ async def evict(
     Its servers must be stopped, or cut off from everybody who reserves: etcd cannot see whether they are. Should they
     come back, they give up every slice before they admit anything.
     """
+    check_reason("--attest", attest)
     async with operator(configuration(config)) as connected:
         with _progress("documents") as told:
             done = await evict_region(

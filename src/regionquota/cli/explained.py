@@ -71,14 +71,14 @@ def show(
 
 
 def _say(text: str, style: str = "") -> None:
-    out.print(text, style=style, highlight=False, markup=False)
+    out.print(text, style=style, highlight=False)
 
 
 def _list(said: Iterable[tuple[str, str]]) -> None:
     """What does not fit into a line goes on below its own beginning."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(overflow="fold")
-    grid.add_column()
+    grid.add_column(overflow="fold")
     for name, text in said:
         grid.add_row(Text(f"{name}:"), Text(text))
     out.print(grid)
@@ -96,10 +96,11 @@ def _about(one: Explained, frozen: Frozen | None) -> Iterable[str]:
 
 def rates_in_words(regions: Iterable[Explained]) -> str:
     """Which time they are of: nothing, if nothing was reported."""
-    spans = sorted({f"{one.seconds:.2g}" for one in regions if one.seconds and math.isfinite(one.seconds)}, key=float)
-    if not spans:
+    known = [one.seconds for one in regions if one.seconds and math.isfinite(one.seconds)]
+    if not known:
         return ""
-    span = spans[0] if len(spans) == 1 else f"{spans[0]} to {spans[-1]}"
+    shortest, longest = (f"{span:.2g}" if span < 99.5 else f"{span:,.0f}" for span in (min(known), max(known)))
+    span = shortest if shortest == longest else f"{shortest} to {longest}"
     return f"per s: over the {span} s of each region's last report; what was denied before is not in it"
 
 

@@ -12,7 +12,7 @@ import typer
 from regionquota.bootstrap.coordinator import policy_of
 from regionquota.bootstrap.operator import operator
 from regionquota.cli.explained import pool_in_words, show
-from regionquota.cli.frame import ConfigOption, JsonOption, ScopeOption, command, configuration, print_json
+from regionquota.cli.frame import ConfigOption, JsonOption, ScopeOption, command, configuration, print_json, quota_key
 from regionquota.cli.region_servers import RegionServer, region_servers
 from regionquota.config import Config
 from regionquota.coordinator.rounds import period_left, state_of
@@ -36,7 +36,7 @@ async def why(
 ) -> None:
     """Say why each region has what it has of a quota, what the next plan would do, and why the last denial happened."""
     settings = configuration(config)
-    key = QuotaKey(tenant, resource, scope)
+    key = quota_key(tenant, resource, scope)
     async with operator(settings) as connected:
         revision, allocation = await connected.allocations.read(key)
         if allocation is None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regionquota.cli.frame import JsonOption, command, err, interrupt_at_once, out, print_json, print_table
+from regionquota.cli.frame import JsonOption, command, err, interrupt_at_once, out, print_json, print_table, say
 from regionquota.errors import InvalidRequest
 from regionquota.explorer import exhaustive
 from regionquota.explorer.ablations import ABLATIONS, Missed, document, find, without
@@ -90,10 +90,10 @@ def _say(so_far: Tally) -> None:
 
 
 def _tell(seed: int, found: Story) -> None:
-    err.print(f"[bold red]violated[/] {found.said}", highlight=False, soft_wrap=True)
+    say("violated", "bold red", found.said)
     err.print(f"shrunk to {found.steps} steps:", highlight=False)
     for line in found.lines:
-        err.print(line, highlight=False, markup=False, soft_wrap=True)
+        err.print(line, highlight=False, soft_wrap=True)
     err.print(f"replay: regionquota explore --seed {seed}", highlight=False, soft_wrap=True)
 
 
@@ -104,7 +104,7 @@ def _replay(seed: int, *, json: bool) -> None:
         print_json({"seed": seed, "steps": lines, "violation": None if violation is None else str(violation)})
     else:
         for line in lines:
-            out.print(line, highlight=False, markup=False, soft_wrap=True)
+            out.print(line, highlight=False, soft_wrap=True)
         out.print("nothing is broken" if violation is None else f"violated {violation}", soft_wrap=True)
     if violation is not None:
         found = story(wanted)
@@ -126,7 +126,7 @@ def _exhaust(*, json: bool) -> None:
         )
     if done.violation is not None:
         for line in done.trace:
-            err.print(line, highlight=False, markup=False, soft_wrap=True)
+            err.print(line, highlight=False, soft_wrap=True)
         raise typer.Exit(1)
 
 
@@ -145,7 +145,7 @@ def _ablate(name: str, file: Path | None, keep_in: Path | None, *, json: bool) -
         if json:
             print_json({"switch": one.name, "seed": found.seed, "invariant": found.invariant, "said": found.said})
         else:
-            out.print(f"{one.name}: seed {found.seed}: {found.said}", highlight=False, markup=False, soft_wrap=True)
+            out.print(f"{one.name}: seed {found.seed}: {found.said}", highlight=False, soft_wrap=True)
     for nobody in unmissed:
         err.print(f"nobody misses {nobody}", highlight=False)
     if name != "all" and missed and not json:
@@ -162,6 +162,6 @@ def _tell_without(missed: Missed) -> None:
     with without(missed.ablation):
         told = story(script(missed.seed))
     if told is not None:
-        out.print(f"shrunk to {told.steps} steps, then {told.said}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"shrunk to {told.steps} steps, then {told.said}", highlight=False, soft_wrap=True)
         for line in told.lines:
-            out.print(line, highlight=False, markup=False, soft_wrap=True)
+            out.print(line, highlight=False, soft_wrap=True)

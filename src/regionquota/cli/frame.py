@@ -15,15 +15,19 @@ import typer
 import uvloop
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from regionquota.config import Config, load
+from regionquota.core.quota import QuotaKey
 from regionquota.dev import DEPLOYMENT_FILE, default_data_dir
 from regionquota.errors import ConfigError, InvalidRequest, RegionQuotaError
+from regionquota.http.decoding import check_identifier
 
 P = ParamSpec("P")
 
-out = Console()
-err = Console(stderr=True)
+# Names are the callers', and may read like markup or like :smile:.
+out = Console(markup=False, emoji=False)
+err = Console(stderr=True, markup=False, emoji=False)
 
 ConfigOption = Annotated[
     Path | None,
@@ -56,6 +60,12 @@ def configuration(path: Path | None) -> Config:
     return load(path, os.environ)
 
 
+def quota_key(tenant: str, resource: str, scope: str) -> QuotaKey:
+    """Raises `InvalidRequest`."""
+    named = (("tenant", tenant), ("resource", resource), ("scope", scope))
+    return QuotaKey(*(check_identifier(field, value) for field, value in named))
+
+
 def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """A coroutine as a command. What is expected to go wrong is one line on standard error, and exit status 1."""
 
@@ -64,20 +74,24 @@ def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
         # Their tracebacks of connections that break are no business of a person at a prompt; daemons set their own.
         for name in ("asyncio", "asyncpg", "grpc"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
+        status = 0
+        # Raised below: what is raised in one of several clauses comes out as a group, and as a traceback.
         try:
             uvloop.run(work(*args, **kwargs))
         except* (ConfigError, InvalidRequest) as group:
             _say(group)
-            raise typer.Exit(2) from None
+            status = 2
         except* RegionQuotaError as group:
             _say(group)
-            raise typer.Exit(1) from None
+            status = 1
         except* BrokenPipeError:
             # The reader of our output (head, less) has had enough.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(1) from None
+            status = 1
         except* KeyboardInterrupt:
-            raise typer.Exit(INTERRUPTED) from None
+            status = INTERRUPTED
+        if status:
+            raise typer.Exit(status)
 
     return run
 
@@ -98,15 +112,16 @@ def _say(group: BaseExceptionGroup[BaseException]) -> None:
         if isinstance(error, BaseExceptionGroup):
             _say(error)
         else:
-            err.print(f"[bold red]error:[/] {_escaped(str(error))}", highlight=False, soft_wrap=True)
+            say("error:", "bold red", str(error))
 
 
 def warn(text: str) -> None:
-    err.print(f"[bold yellow]warning:[/] {_escaped(text)}", highlight=False, soft_wrap=True)
+    say("warning:", "bold yellow", text)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
+def say(what: str, style: str, text: str) -> None:
+    """A line on standard error, `what` of it in a style."""
+    err.print(Text.assemble((what, style), " ", text), highlight=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -129,4 +144,4 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 def _cell(value: object) -> str:
     if value is None:
         return "-"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _escaped(str(value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -56,7 +56,7 @@ async def check(config: ConfigOption = None, json: JsonOption = False) -> None:
                 if violated is None
                 else f"first difference: {violated.difference}"
             )
-            out.print(said, markup=False, highlight=False, soft_wrap=True)
+            out.print(said, highlight=False, soft_wrap=True)
         else:
             out.print("no difference", highlight=False)
     if wrong:
@@ -91,7 +91,7 @@ def _show_line(one: Transfer, *, json: bool) -> None:
     towards = f" to {', '.join(one.towards)}" if one.towards else ""
     took = "" if one.took is None else f", {one.took * 1000:.0f} ms after the donor's decrease"
     change = f"{one.before:,} -> {one.after:,} ({one.after - one.before:+,}){towards}{took}"
-    out.print(f"{write_time(one.at)}  {one.key}  {one.region}  {change}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"{write_time(one.at)}  {one.key}  {one.region}  {change}", highlight=False, soft_wrap=True)
 
 
 def _describe(one: Transfer) -> dict[str, Any]:

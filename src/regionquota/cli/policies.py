@@ -155,9 +155,16 @@ def given(**options: str | None) -> Mapping[str, object]:
 def read_fields(fields: Mapping[str, object], kind: type[T]) -> T:
     """As the same request over HTTP would be read. Raises `InvalidRequest` that names the option."""
     try:
-        return decode(msgspec.json.encode(fields), kind)
+        return decode(msgspec.json.encode(_readable(fields)), kind)
     except InvalidRequest as error:
         raise as_option(error) from None
+
+
+def _readable(value: Any) -> Any:
+    """With what no field takes in place of bytes that are no UTF-8."""
+    if isinstance(value, str):
+        return value.encode(errors="surrogatepass").decode(errors="replace")
+    return {_readable(name): _readable(one) for name, one in value.items()} if isinstance(value, Mapping) else value
 
 
 def as_option(error: InvalidRequest) -> InvalidRequest:
@@ -166,9 +173,10 @@ def as_option(error: InvalidRequest) -> InvalidRequest:
         option = f"--region-{rule[2]} {rule[1]}"
     else:
         option = OPTIONS.get(error.field, error.field.replace("regions.", "region "))
-    said = str(error).replace(" null", " none")
+    takes, got, given_ = str(error).partition(", got ")
+    said = takes.replace(" null", " none")
     rest = said.removeprefix(error.field)
-    named = _FIELDS.sub(lambda found: OPTIONS[found[0]], rest)
+    named = _FIELDS.sub(lambda found: OPTIONS[found[0]], rest) + got + given_
     return InvalidRequest(option, f"{option}: {named}" if rest == said else option + named)
 
 

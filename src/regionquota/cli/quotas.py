@@ -18,13 +18,13 @@ from regionquota.cli.frame import (
     out,
     print_json,
     print_table,
+    quota_key,
     warn,
 )
 from regionquota.core.allocation import UNLIMITED, Allocation, LimitSource, VersionedLimit
 from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, QuotaKey
 from regionquota.errors import InvalidRequest, RegionQuotaError
 from regionquota.http import answers
-from regionquota.http.decoding import check_identifier
 from regionquota.http.quota_api import limit_word
 from regionquota.limits import LimitWord, put_limits, refuse_unknown_regions, remove_quota, warnings_of
 from regionquota.ports import AllocationStore, Stored
@@ -118,7 +118,7 @@ async def set_(
     if admission is not None:
         fields["admission_open"] = admission is policies.Admission.OPEN
     source = LimitSource.OVERRIDE if override else LimitSource.PLAN
-    stored = await _set(_key(tenant, resource, scope), source, fields, config)
+    stored = await _set(quota_key(tenant, resource, scope), source, fields, config)
     show_set(stored, source, json=json)
 
 
@@ -135,7 +135,7 @@ async def suspend(
     json: JsonOption = False,
 ) -> None:
     """Admit nothing new to one quota; what is held is still settled. The same as quota set … --admission closed."""
-    key = _key(tenant, resource, scope)
+    key = quota_key(tenant, resource, scope)
     stored = await _set(key, None, {"admission_open": undo}, config)
     show_set(stored, LimitSource.PLAN, json=json)
 
@@ -183,7 +183,7 @@ async def remove(
     json: JsonOption = False,
 ) -> None:
     """End a quota that no region owns a part of any more: set the limit 0 first, and let what is used come back."""
-    key = _key(tenant, resource, scope)
+    key = quota_key(tenant, resource, scope)
     async with operator(configuration(config)) as connected:
         try:
             removed = await remove_quota(connected.allocations, key)
@@ -194,7 +194,7 @@ async def remove(
     if json:
         print_json({"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope, "removed": True})
     else:
-        out.print(f"{key}: removed", markup=False, highlight=False)
+        out.print(f"{key}: removed", highlight=False)
 
 
 @app.command(epilog="Example: regionquota quota get acme vcpu --json")
@@ -207,7 +207,7 @@ async def get(
     json: JsonOption = False,
 ) -> None:
     """Show one quota: its limit, its pool, who owns how much, and what is to be moved."""
-    key = _key(tenant, resource, scope)
+    key = quota_key(tenant, resource, scope)
     async with operator(configuration(config)) as connected:
         revision, allocation = await connected.allocations.read(key)
     if allocation is None:
@@ -294,7 +294,7 @@ def show_set(stored: Stored, source: LimitSource, *, json: bool) -> None:
     version = "" if said is None else f" ({source} version {said.version})"
     out.print(
         f"{stored.key}: limit {limit}{version}, policy {_policy(allocation)}, {state}",
-        markup=False, highlight=False, soft_wrap=True,
+        highlight=False, soft_wrap=True,
     )  # fmt: skip
     for warning in warnings_of(allocation):
         warn(f"{stored.key}: {warning}")
@@ -321,11 +321,6 @@ def _unknown(key: QuotaKey) -> RegionQuotaError:
     return RegionQuotaError(
         f"unknown quota {key}: set one with regionquota quota set {key.tenant} {key.resource} LIMIT"
     )
-
-
-def _key(tenant: str, resource: str, scope: str) -> QuotaKey:
-    named = (("tenant", tenant), ("resource", resource), ("scope", scope))
-    return QuotaKey(*(check_identifier(field, value) for field, value in named))
 
 
 def _allocation(stored: Stored) -> Allocation:

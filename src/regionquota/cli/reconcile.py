@@ -179,7 +179,7 @@ def _show_decided(case: Mapping[str, Any], *, json: bool) -> None:
         return
     change = "" if case["delta"] is None else f", {case['delta']:+,} added to what is used"
     said = f"{_quota(case)} in {case['region']}: {_state(case)} by {case['by']}{change}"
-    out.print(said, markup=False, highlight=False, soft_wrap=True)
+    out.print(said, highlight=False, soft_wrap=True)
 
 
 def _show_report(report: Mapping[str, Any]) -> None:
@@ -190,7 +190,7 @@ def _show_report(report: Mapping[str, Any]) -> None:
         head += f", {report['compared']:,} compared, {report['differences']:,} do not agree"
     if report["dry_run"]:
         head += " (dry run: nothing is changed)"
-    out.print(head, markup=False, highlight=False, soft_wrap=True)
+    out.print(head, highlight=False, soft_wrap=True)
     if report["findings"]:
         columns = ("quota", "truth", "ledger", "difference", "verdict", "done", "why")
         print_table(columns, ((_quota(one), *(one[name] for name in _SHOWN)) for one in report["findings"]))

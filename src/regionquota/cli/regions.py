@@ -21,6 +21,7 @@ from regionquota.cli.frame import (
     print_json,
     print_table,
 )
+from regionquota.cli.tenants import check_reason
 from regionquota.core.groups import GROUPS, Leadership, spans
 from regionquota.core.quota import MAX_WEIGHT
 from regionquota.http.decoding import write_time
@@ -134,6 +135,7 @@ async def freeze(
     json: JsonOption = False,
 ) -> None:
     """Keep a region's allocation as it is until it is thawed; it goes on serving from its slices."""
+    check_reason("--why", why)
     async with operator(configuration(config)) as connected:
         _show(await regions.freeze(connected.directory, region, why, time.time()), json=json)
 

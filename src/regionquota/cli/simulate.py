@@ -151,14 +151,14 @@ class _Progress:
 
 def _print(found: Report) -> None:
     scenario, work = found.scenario, found.work
-    out.print(f"{scenario.name}: {scenario.shows}", style="bold", highlight=False, markup=False)
+    out.print(f"{scenario.name}: {scenario.shows}", style="bold", highlight=False)
     out.print(
         f"{len(work.requests):,} requests in {work.bins:,} bins of {work.bin_s:g} s, {len(work.regions)} regions, "
         f"limit {work.limit:,} per bin, seed {scenario.seed}",
         highlight=False,
     )
     for note in work.notes:
-        out.print(note, style="dim", highlight=False, markup=False)
+        out.print(note, style="dim", highlight=False)
     columns = (
         "policy", "admitted", "% of\noracle", "false\ndenials", "over-\nshoot",
         "moves\n/1,000", "writes\n/1,000", "Jain's\nindex",
@@ -185,7 +185,7 @@ def _print(found: Report) -> None:
         "moves: changes of an owner; writes: to etcd; both for 1,000 units admitted", style="dim", highlight=False
     )
     for name in found.figures:
-        out.print(f"{name}: {ABOUT[name]}", style="dim", highlight=False, markup=False)
+        out.print(f"{name}: {ABOUT[name]}", style="dim", highlight=False)
 
 
 def _print_regions(found: Report) -> None:

@@ -9,12 +9,12 @@ from urllib.parse import quote
 import aiohttp
 
 from regionquota.bootstrap.operator import Operator, operator
-from regionquota.cli.frame import err
+from regionquota.cli.frame import err, quota_key
 from regionquota.cli.region_servers import RegionServer, expect
 from regionquota.config import Config
 from regionquota.core.allocation import Allocation
 from regionquota.core.quota import Kind, QuotaKey, Region
-from regionquota.errors import InvalidRequest
+from regionquota.errors import InvalidRequest, UnreadableDocument
 from regionquota.ports import AllocationStore
 from regionquota.simulator.live import PERIODS_S, Live
 
@@ -53,8 +53,9 @@ async def look(config: Config, wanted: Wanted) -> Live:
     Raises `InvalidRequest`, `Unavailable`.
     """
     server = wanted.url.rstrip("/")
+    named = quota_key(wanted.tenant or "any", wanted.resource or "any", wanted.scope)
     if wanted.tenant is not None and wanted.resource is not None:
-        key, chosen = QuotaKey(wanted.tenant, wanted.resource, wanted.scope), []
+        key, chosen = named, []
         said = await _quota(server, key)  # before anybody waits for what is to be seen of it
         async with operator(config) as connected:
             seen = await _watch(config, connected)
@@ -63,7 +64,7 @@ async def look(config: Config, wanted: Wanted) -> Live:
             seen = await _watch(config, connected)
             choice = await choose(wanted, seen.rates, connected.allocations)
         key, chosen = choice.key, [choice.in_words()]
-        err.print(chosen[0], highlight=False, markup=False, soft_wrap=True)
+        err.print(chosen[0], highlight=False, soft_wrap=True)
         said = await _quota(server, key)
     whole = said["global"] or {}
     return Live(
@@ -114,18 +115,23 @@ async def choose(
     """The busiest of those that may be meant and can be simulated. Raises `InvalidRequest`, `EtcdUnavailable`."""
     meant = [
         key
-        for key in rates
-        if key.scope == wanted.scope and wanted.tenant in {None, key.tenant} and wanted.resource in {None, key.resource}
+        for key, asked in rates.items()
+        if any(asked.values())
+        and key.scope == wanted.scope
+        and wanted.tenant in {None, key.tenant}
+        and wanted.resource in {None, key.resource}
     ]
     if not meant:
         raise InvalidRequest("tenant", "no region reports any demand now: say which quota with --tenant and --resource")
     busiest = sorted(meant, key=lambda key: (-sum(rates[key].values()), key))[:MOST_LOOKED_AT]
     busier: list[str] = []
     for key in busiest:
-        _, allocation = await allocations.read(key)
-        if allocation is None:
+        try:
+            _, allocation = await allocations.read(key)
+        except UnreadableDocument:
+            busier.append(f"{key} cannot be read")
             continue
-        why_not = _why_not(allocation)
+        why_not = "removed by now" if allocation is None else _why_not(allocation)
         if why_not is None:
             return Choice(key, busier)
         busier.append(f"{key} is {why_not}")

@@ -39,7 +39,7 @@ async def suspend(
     if json:
         print_json(_describe(suspension))
     else:
-        out.print(f"{tenant}: suspended ({why})", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"{tenant}: suspended ({why})", highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: regionquota tenant resume acme")
@@ -54,7 +54,7 @@ async def resume(tenant: Tenant, config: ConfigOption = None, json: JsonOption =
     if json:
         print_json({"tenant_id": tenant, "suspended": False})
     else:
-        out.print(f"{tenant}: resumed", markup=False, highlight=False, soft_wrap=True)
+        out.print(f"{tenant}: resumed", highlight=False, soft_wrap=True)
 
 
 @app.command("list", epilog="Example: regionquota tenant list --json")

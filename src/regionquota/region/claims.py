@@ -158,13 +158,18 @@ class Claims:
         if attempt is None:
             attempt = asyncio.create_task(self._join(key, amount))
             self._joining[key] = attempt
-            attempt.add_done_callback(lambda _: self._joining.pop(key, None))
+            attempt.add_done_callback(lambda done: self._joined(key, done))
         try:
             async with asyncio.timeout(self._join_timeout_s):
                 # Shielded: a caller that gives up must not take the answer from the others.
                 return await asyncio.shield(attempt)
         except TimeoutError as error:
             raise EtcdUnavailable(f"no answer from etcd about {key} in {self._join_timeout_s} s") from error
+
+    def _joined(self, key: QuotaKey, attempt: "asyncio.Task[Holding | None]") -> None:
+        del self._joining[key]
+        if not attempt.cancelled():
+            attempt.exception()  # asked for, as all callers may have given up: asyncio would log it with a traceback
 
     async def _join(self, key: QuotaKey, amount: int) -> Holding | None:
         _, step = await self._claim(key, MAX_AMOUNT, enough=amount)

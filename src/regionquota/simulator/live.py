@@ -72,13 +72,19 @@ def scenario_of(live: Live, cut: Region | None, for_s: float) -> tuple[dict[str,
         },
         "quota": {
             "limit": live.limit // each,
-            "slices": {name: live.slices.get(name, 0) // each for name in regions},
+            "slices": {name: _slice(name, live) // each for name in regions},
             "regions": {name: _rules(rules, live, each) for name, rules in live.rules.items() if name in regions},
             **live.fills,
         },
         "events": [] if cut is None else [event],
     }  # fmt: skip
     return plain, _assumed(live, each)
+
+
+def _slice(region: Region, live: Live) -> int:
+    """What is still to be given back of a limit that was lowered cannot be in a scenario."""
+    owned, size = sum(live.slices.values()), live.slices.get(region, 0)
+    return size if owned <= live.limit else live.limit * size // owned
 
 
 def _rules(rules: Mapping[str, int | None], live: Live, each: int) -> dict[str, int | None]:
@@ -98,6 +104,9 @@ def _assumed(live: Live, each: int) -> Sequence[str]:
         "each period begins with nothing used; regions have today's slices, weights, floors and caps",
         "the product's shipped settings, 100 ms between each region and etcd",
     ]
+    if (owned := sum(live.slices.values())) > live.limit:
+        lowered = f"regions still own {owned:,} of a limit that was lowered to {live.limit:,}"
+        notes.append(f"{lowered}: each gets the same part of its slice")
     if any(percent < 100 for percent in live.fills.values()):
         notes.append("who asks at which priority is not reported: all ask at normal priority")
     return [*notes, f"one unit stands for {each:,}"] if each > 1 else notes
