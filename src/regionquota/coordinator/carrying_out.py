@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeAlias
 
 from regionquota.coordinator.leading import Led
@@ -124,7 +125,7 @@ def _carry_into(allocation: Allocation, wanted: Plan, now: float, new_id: Callab
 def _requested(
     standing: Sequence[Move], wanted: Sequence[PlannedMove], now: float, new_id: Callable[[], str]
 ) -> Sequence[Move]:
-    """`standing` itself if those are what is wanted.
+    """`standing` itself if those are what is wanted, of each donor in the same order.
 
     A move that is still wanted as it stands keeps its id and its time, so that waiting for a donor costs no write.
     """
@@ -134,4 +135,8 @@ def _requested(
         or Move(new_id(), move.source, move.target, move.amount, now, move.believed)
         for move in wanted
     )
-    return standing if set(moves) == set(standing) else moves
+    return standing if _by_donor(moves) == _by_donor(standing) else moves
+
+
+def _by_donor(moves: Sequence[Move]) -> Sequence[Move]:
+    return sorted(moves, key=attrgetter("source"))
