@@ -172,7 +172,7 @@ def _wish_without_priorities(
     horizon = ahead * policy.growth_rounds
     growth = max(0.0, need.growth) * horizon
     margin = policy.variance * math.sqrt(min(need.in_use, need.turnover * horizon + 3))
-    extra = math.ceil(growth + margin + need.denied * ahead)
+    extra = max(math.ceil(growth + margin + need.denied * ahead), need.largest if need.largest > 1 else 0)
     wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
     return Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > 0)
 

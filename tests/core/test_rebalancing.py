@@ -33,6 +33,7 @@ needs = st.builds(
     expected=st.just(0.0) | st.floats(0, 1e18),
     deviation=st.just(0.0) | st.floats(0, 1e18),
     turnover=st.just(0.0) | st.floats(0, 200, width=32),
+    largest=st.just(0) | st.integers(0, 500),
 )
 states = st.builds(
     RegionState, weight=st.sampled_from([0, 1, 100, 10_000_000]), frozen=st.booleans(), draining=st.booleans()
@@ -330,6 +331,16 @@ def test_who_is_hardly_asked_is_not_given_the_last_of_who_is_asked_all_the_time(
     }
     planned = plan(split(1000, eu=410, us=590), needs, everybody, POLICY, ROUND_S)
     assert ({}, ()) == (dict(planned.grants), tuple(planned.moves))
+
+
+def test_a_region_that_was_helped_keeps_room_for_the_caller_that_was_denied() -> None:
+    """Until it comes back as it was told: idle headroom is spread by weight beside that."""
+    needs = {"eu": Need(in_use=5), "us": Need(largest=300)}
+    regions = {"eu": RegionState(), "us": RegionState()}
+    allocation = split(500, eu=7, us=493)
+    planned = plan(allocation, needs, regions, POLICY, ROUND_S)
+    given = sum(move.amount for move in planned.moves if move.source == "us")
+    assert 300 <= 493 - given < 493
 
 
 def test_what_comes_and_goes_without_growth_is_left_a_margin() -> None:

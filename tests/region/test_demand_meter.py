@@ -33,6 +33,22 @@ def test_it_tells_what_was_granted_freed_and_denied_since_the_last_report() -> N
     assert [expected] == report(meter, [holding(used=20)], NOON + 2.5)
 
 
+def test_how_much_was_denied_at_once_is_told_until_the_caller_must_have_come_back() -> None:
+    meter = DemandMeter(NOON)
+    meter.denied(QUOTA, 40)
+    meter.granted(QUOTA, 90)
+    told = {seconds: report(meter, [holding()], NOON + seconds)[0].largest for seconds in (5, 10, 15, 20, 25)}
+    assert {5: 90, 10: 40, 15: 40, 20: 0, 25: 0} == told
+
+
+def test_a_clock_that_goes_back_forgets_what_was_denied() -> None:
+    meter = DemandMeter(NOON)
+    meter.denied(QUOTA, 40)
+    report(meter, [holding()], NOON + 5)
+    (word,) = report(meter, [holding()], NOON - 100)
+    assert 0 == word.largest
+
+
 def test_each_report_counts_anew() -> None:
     meter = DemandMeter(NOON)
     meter.granted(QUOTA, 5)

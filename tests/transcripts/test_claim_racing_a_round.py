@@ -28,7 +28,7 @@ def test_claim_racing_a_round(tell: Tell) -> None:
 
         stage.tell("", "us gives units back, a round brings them to eu and to the pool:")
         stage.give_back("us", 30)
-        stage.pass_time(5)
+        stage.pass_time(20)  # until what was denied at first is forgotten
         assert not stage.use("eu", 10)
         stage.attend()
         coordinator.round()

@@ -11,7 +11,7 @@ from regionquota.cli.frame import ConfigOption, JsonOption, command, configurati
 
 @command
 async def coordinator(config: ConfigOption = None) -> None:
-    """Run a coordinator. Several may run: one leads, the others stand by."""
+    """Run a coordinator. Several may run: each leads its part of the quotas, and takes over from one that ends."""
     await run_coordinator(configuration(config))
 
 

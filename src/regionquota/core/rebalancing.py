@@ -34,7 +34,8 @@ class Policy:
     a third of that once nobody asks for anything.
 
     A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of what comes and goes in
-    that time (Poisson), and what was denied in a round.
+    that time (Poisson), and what was denied in a round; room for as much as was lately asked for at once at least, so
+    that a caller that was denied, helped, and comes back as it was told finds what it was helped to.
     """
 
     pool_share: float = 0.1
@@ -262,6 +263,8 @@ def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: flo
     growth = need.growth * horizon if need.growth > 0 else 0.0
     margin = policy.variance * math.sqrt(min(in_use, need.turnover * horizon + _FEW_REQUESTS))
     wanted = in_use + math.ceil(growth + margin + need.denied * ahead)
+    if need.largest > 1:  # single units are claimed
+        wanted = max(wanted, in_use + need.largest)
     if ahead_s is not None:
         wanted = max(wanted, foreseen(need, ahead_s))
     return max(limit, in_use) if wanted > limit else wanted

@@ -196,8 +196,8 @@ def _has_to_give(held: Holding) -> bool:
     return held.slice > held.counter.in_use
 
 
-def _balances(words: Sequence[Demand]) -> list[tuple[object, int, int, int, int]]:
-    return [(word.key, word.slice, word.used, word.reserved, word.epoch) for word in words]
+def _balances(words: Sequence[Demand]) -> list[tuple[object, int, int, int, int, int]]:
+    return [(word.key, word.slice, word.used, word.reserved, word.epoch, word.largest) for word in words]
 
 
 def _outlooks(words: Sequence[Demand]) -> list[tuple[object, float, float]]:

@@ -10,6 +10,9 @@ from regionquota.core.policy import Priority
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey
 from regionquota.core.slice import Holding, at
 
+RETRIED_WITHIN_S: Final = 15.0
+"""A denied caller is told to come back after 10 s; so long at least is told how much it asked for at once."""
+
 MAX_QUOTAS: Final = 1_000
 """Quotas in one report: about 150 kB, and some 10 ms of work. The busiest are named."""
 
@@ -26,6 +29,7 @@ class _Tally:
     denied_high: int = 0
     denied_low: int = 0
     largest: int = 0
+    largest_denied: int = 0
     taken: Counts = (0, 0, 0)
     """By `take_counted`."""
 
@@ -44,6 +48,8 @@ class Tallied:
     tallies: Mapping[QuotaKey, _Tally]
     seconds: float
     now: float
+    denied_before: Mapping[QuotaKey, int] = field(default_factory=dict)
+    """The largest amount that was denied in one of the reports before, `RETRIED_WITHIN_S` ago at most."""
 
     def words(self, holdings: Iterable[Holding]) -> list[Demand]:
         """One for each that holds anything or was asked for.
@@ -68,7 +74,7 @@ class Tallied:
                         denied_low=min(tally.denied_low, MAX_AMOUNT),
                         seconds=self.seconds,
                         epoch=held.epoch,
-                        largest=tally.largest,
+                        largest=max(tally.largest, self.denied_before.get(held.key, 0)),
                         at=self.now,
                     )
                 )
@@ -83,6 +89,7 @@ def _added(one: _Tally, other: _Tally) -> _Tally:
         one.denied_high + other.denied_high,
         one.denied_low + other.denied_low,
         max(one.largest, other.largest),
+        max(one.largest_denied, other.largest_denied),
     )
 
 
@@ -100,6 +107,7 @@ class DemandMeter:
     _tallies: dict[QuotaKey, _Tally] = field(default_factory=dict)
     _touched: dict[QuotaKey, None] = field(default_factory=dict)
     _before: "Tallied | None" = None
+    _denied_before: list[tuple[float, Mapping[QuotaKey, int]]] = field(default_factory=list)
     _learns: bool = False
     _counted_before: dict[QuotaKey, Counts] = field(default_factory=dict)
 
@@ -133,6 +141,7 @@ class DemandMeter:
         elif priority is Priority.LOW:
             tally.denied_low += amount
         tally.largest = max(tally.largest, amount)
+        tally.largest_denied = max(tally.largest_denied, amount)
 
     def take(self, now: float) -> Tallied:
         """What was counted; starts counting anew."""
@@ -140,8 +149,19 @@ class DemandMeter:
         if self._learns:
             self._counted_before = self.take_counted()
         tallies, self._tallies, self.since = self._tallies, {}, now
-        self._before = Tallied(tallies, seconds, now)
+        self._before = Tallied(tallies, seconds, now, self._denied_lately(now))
+        self._denied_before.append((now, {key: tally.largest_denied for key, tally in tallies.items() if tally.denied}))
         return self._before
+
+    def _denied_lately(self, now: float) -> Mapping[QuotaKey, int]:
+        self._denied_before = [
+            (until, denied) for until, denied in self._denied_before if 0 <= now - until < RETRIED_WITHIN_S
+        ]
+        lately: dict[QuotaKey, int] = {}
+        for _, denied in self._denied_before:
+            for key, amount in denied.items():
+                lately[key] = max(amount, lately.get(key, 0))
+        return lately
 
     def learn(self) -> None:
         """From now on `take_counted` is called now and then."""
