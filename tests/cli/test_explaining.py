@@ -30,7 +30,7 @@ from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Kind
 from regionquota.core.rebalancing import NOTHING, Policy, RegionState
 from regionquota.core.region_rules import RegionRules
-from regionquota.ports import Frozen, FrozenBy, RegionRecord
+from regionquota.ports import Frozen, FrozenBy, RegionRecord, Suspension
 
 JUNE = epoch_of(Kind.CONSUMABLE, at(2026, 6, 15))
 
@@ -155,13 +155,14 @@ def printed(
     monkeypatch: pytest.MonkeyPatch,
     denials: dict[str, Any] | None = None,
     frozen: dict[str, Frozen] | None = None,
+    suspension: Suspension | None = None,
 ) -> str:
     """What a pipe gets where nothing says how wide a terminal is."""
     monkeypatch.delenv("COLUMNS", raising=False)
     sink = io.StringIO()
     monkeypatch.setattr("regionquota.cli.frame.out._file", sink)
     found = explain(known, needs, REGIONS, Policy(), 10.0)
-    show(QUOTA, 7, known, found, frozen or {}, denials or {}, at(2026, 6, 15, 3, 1))
+    show(QUOTA, 7, known, found, frozen or {}, denials or {}, suspension, at(2026, 6, 15, 3, 1))
     return sink.getvalue()
 
 
@@ -184,6 +185,13 @@ def test_a_denial_of_a_minute_ago_is_seen_although_nothing_is_denied_now(monkeyp
     assert "us last denied at 2026-06-15T03:00:00Z: 8 did not fit" in said
     assert "per s: over the 0.5 to 5 s of each region's last report" in " ".join(said.split())
     assert "not heard" in said[said.index("│ ap-") :].splitlines()[0]
+
+
+def test_a_suspended_tenant_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    suspension = Suspension("acme", at(2026, 6, 15), "unpaid since May")
+    said = " ".join(printed(allocation(1000, eu=500, us=300), NEEDS, monkeypatch, suspension=suspension).split())
+    assert "the tenant is suspended since 2026-06-15T00:00:00.000Z: unpaid since May; nothing is admitted until" in said
+    assert "regionquota tenant resume acme" in said
 
 
 def test_a_reason_without_blanks_is_shown_whole(monkeypatch: pytest.MonkeyPatch) -> None:

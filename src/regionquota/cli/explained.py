@@ -16,7 +16,7 @@ from regionquota.core.floors_and_caps import below_floor
 from regionquota.core.quota import QuotaKey, Region
 from regionquota.core.region_rules import NO_RULES
 from regionquota.http.decoding import write_time
-from regionquota.ports import Frozen
+from regionquota.ports import Frozen, Suspension
 
 _WORDS: Mapping[str, str] = {
     "OVER_LIMIT": "{amount:,} did not fit into {available:,} of a slice of {slice:,}",
@@ -37,12 +37,15 @@ def show(
     found: Explanation,
     frozen: Mapping[Region, Frozen],
     denials: Mapping[Region, Any],
+    suspension: Suspension | None,
     now: float,
 ) -> None:
     """`denials` has None for a region that has denied nothing, and nothing for one that was not heard. `now` is in
     seconds since 1970.
     """
     _say(f"{key}: {in_words(allocation)}, revision {revision}", style="bold")
+    if suspension is not None:
+        _say(suspension_in_words(suspension))
     print_table(
         ("region", "slice", "in use", "growth\nper s", "denied\nper s", "lasts", "last\ndenied"),
         (
@@ -68,6 +71,13 @@ def show(
     for region, denial in denials.items():
         if denial is not None:
             _say(denial_in_words(region, denial, allocation, is_frozen=region in frozen))
+
+
+def suspension_in_words(suspension: Suspension) -> str:
+    return (
+        f"the tenant is suspended since {write_time(suspension.since)}: {suspension.why}; nothing is admitted until "
+        f"`regionquota tenant resume {suspension.tenant}`"
+    )
 
 
 def _say(text: str, style: str = "") -> None:

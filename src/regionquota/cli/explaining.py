@@ -21,7 +21,8 @@ from regionquota.core.demand import Demand, needs_of
 from regionquota.core.explaining import Explanation, explain
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
 from regionquota.errors import InvalidRequest, Unavailable
-from regionquota.ports import RegionRecord
+from regionquota.http.decoding import write_time
+from regionquota.ports import RegionRecord, Suspension
 
 CALL_TIMEOUT_S: Final = 5.0
 
@@ -43,14 +44,16 @@ async def why(
             raise InvalidRequest("resource", f"there is no quota {key}")
         records = {name: stored.record for name, stored in (await connected.directory.regions()).items()}
         words = [(region, word) for region, word in await connected.directory.demand() if word.key == key]
+        suspension = (await connected.directory.suspensions()).get(tenant)
     now = time.time()
     found = next_plan(allocation, words, records, settings, now)
     denials = await _denials(settings, key)
     if json:
-        print_json(_plain(key, revision, allocation, found, dict.fromkeys(settings.deployment.regions) | denials))
+        heard = dict.fromkeys(settings.deployment.regions) | denials
+        print_json(_plain(key, revision, allocation, found, heard, suspension))
         return
     frozen = {name: record.frozen for name, record in records.items() if record.frozen is not None}
-    show(key, revision, allocation, found, frozen, denials, now)
+    show(key, revision, allocation, found, frozen, denials, suspension, now)
 
 
 def next_plan(
@@ -87,7 +90,12 @@ async def _denial(server: RegionServer, key: QuotaKey) -> Sequence[Any]:
 
 
 def _plain(
-    key: QuotaKey, revision: int, allocation: Allocation, found: Explanation, denials: Mapping[str, Any]
+    key: QuotaKey,
+    revision: int,
+    allocation: Allocation,
+    found: Explanation,
+    denials: Mapping[str, Any],
+    suspension: Suspension | None,
 ) -> dict[str, Any]:
     return {
         "tenant_id": key.tenant,
@@ -97,6 +105,7 @@ def _plain(
         "limit": None if allocation.unlimited else allocation.limit,
         "pool": allocation.pool,
         "retired": allocation.retired_units,
+        "suspended": None if suspension is None else {"since": write_time(suspension.since), "why": suspension.why},
         "regions": [
             asdict(one) | {"situation": one.situation.name, "why": one.situation.value} for one in found.regions
         ],

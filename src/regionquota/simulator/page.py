@@ -54,9 +54,9 @@ def _what(found: Report) -> str:
     units = sum(request.used for request in work.requests)
     return (
         f"<p>{len(work.regions)} regions ({escape(', '.join(work.regions))}) share one limit of "
-        f"<b>{work.limit:,} units in every {_span(work.bin_s)}</b>. They are asked "
-        f"{len(work.requests):,} times in all, for {units:,} units.{waits} Each region answers on its own, from the slice "
-        "of the limit that it holds; what differs between the policies is how slices come to be where demand is.</p>"
+        f"<b>{work.limit:,} units in every {_span(work.bin_s)}</b>. They are asked {len(work.requests):,} times, for "
+        f"{units:,} units.{waits} Each region answers on its own, from the slice of "
+        "the limit that it holds; what differs between the policies is how slices come to be where demand is.</p>"
     )
 
 
