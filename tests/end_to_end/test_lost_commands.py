@@ -14,7 +14,7 @@ from regionquota.core.quota import QuotaKey
     [
         (("evict", "nowhere", "--attest", "gone"), 'unknown region "nowhere"'),
         (("evict", "eu", "--attest", " "), "say how you know that eu spends no more"),
-        (("evict", "eu", "--attest", "x" * 1001), "in 1 to 1000 characters"),
+        (("evict", "eu", "--attest", "x" * 1001), "a text of 1 to 1000 characters"),
         (("evict", "eu", "--attest", "powered off"), "eu shows a sign of life"),
         (("readmit", "eu"), "eu is not evicted, it is active"),
         (("recover",), "there is nothing to recover"),

@@ -190,7 +190,7 @@ async def test_lines_in_opposite_order_end_in_no_deadlock(api: Api, tenant: str)
         ([line(scope="user:y", amount="1")], "lines[0].amount"),
         ([line(scope="")], "lines[0].scope"),
         ([line(scope="é" * 129)], "lines[0].scope"),
-        ([line(scoop="user:y")], "scoop"),
+        ([line(scoop="user:y")], "lines[0].scoop"),
         ([line(scope="region:us")], "lines[0].scope"),
         ([line(scope=f"s{number}") for number in range(17)], "lines"),
         ("user:y", "lines"),
