@@ -9,8 +9,9 @@ from regionquota.core.demand import Demand
 from regionquota.core.policy import Priority
 from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
 from regionquota.core.slice import Holding
+from regionquota.http.problems import RETRY_DENIED_S
 from regionquota.region import demand
-from regionquota.region.demand import DemandMeter
+from regionquota.region.demand import RETRIED_WITHIN_S, DemandMeter
 
 
 def holding(key: QuotaKey = QUOTA, *, slice_: int = 100, used: int = 0) -> Holding:
@@ -39,6 +40,10 @@ def test_how_much_was_denied_at_once_is_told_until_the_caller_must_have_come_bac
     meter.granted(QUOTA, 90)
     told = {seconds: report(meter, [holding()], NOON + seconds)[0].largest for seconds in (5, 10, 15, 20, 25)}
     assert {5: 90, 10: 40, 15: 40, 20: 0, 25: 0} == told
+
+
+def test_it_is_told_for_longer_than_callers_are_told_to_wait() -> None:
+    assert RETRY_DENIED_S < RETRIED_WITHIN_S
 
 
 def test_a_clock_that_goes_back_forgets_what_was_denied() -> None:

@@ -65,8 +65,8 @@ class Explained:
     are those of the quota's rules for this region that make a difference.
 
     `expected` is learnt: units per second over the next hours, 0 if nothing is known of it. `rate` and the denied ones
-    are of the last `seconds` that the region reported. `own_weight` is the
-    quota's for the region, if it has one; `weight` what counts.
+    are of the last `seconds` that the region reported. `own_weight` is the quota's for the region, if it has one;
+    `weight` what counts.
     """
 
     region: Region

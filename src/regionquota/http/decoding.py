@@ -126,11 +126,8 @@ def _explain(message: str, raw: bytes, kind: type[Struct]) -> InvalidRequest:
 def _unknown(name: str, raw: bytes, kind: type[Struct], path: str) -> InvalidRequest:
     try:
         fields = _hints(_struct_at(kind, path))
-    except (
-        LookupError,
-        RuntimeError,
-        StopIteration,
-    ):  # the name is the caller's, and may read like the end of msgspec's message
+    except (LookupError, RuntimeError, StopIteration):
+        # The name is the caller's, and may read like the end of msgspec's message.
         fields, name, path = _hints(kind), f"{name}` - at `$.{path}", ""
     near = difflib.get_close_matches(name[:SHOWN], fields, 1)
     hint = f"did you mean {near[0]}?" if near else "known are " + (", ".join(fields) or "none")
