@@ -18,7 +18,7 @@ from regionquota.core.eviction import evict, release_ended
 from regionquota.core.groups import group_of
 from regionquota.core.periods import Calendar, epoch_of, period_end
 from regionquota.core.quota import Kind, QuotaKey, Region, bucket_of
-from regionquota.core.rebalancing import Plan, Policy, RegionState, plan
+from regionquota.core.rebalancing import Plan, Policy, RegionState, plan, smallest_move
 from regionquota.core.relief import relieve
 from regionquota.errors import UnreadableDocument
 from regionquota.ports import AllocationStore, Directory, RegionRecord, RegionStatus, Stored
@@ -118,19 +118,17 @@ async def run_urgent(
     said = _words_on(short, heard, reports)
     demand = needs(said, now)
 
-    def smallest(allocation: Allocation) -> int:
-        return max(1, int(allocation.limit * policy.smallest_move_share))
-
     def relief_of(key: QuotaKey, allocation: Allocation) -> Plan:
         needed = demand.get(key, _NOBODY)
-        return relieve(allocation, needed, short[key], states, smallest(allocation), period_left(allocation, now))
+        smallest = smallest_move(allocation.limit, policy)
+        return relieve(allocation, needed, short[key], states, smallest, period_left(allocation, now))
 
     def wanted(keys: Sequence[QuotaKey], allocations: Sequence[Allocation]) -> Sequence[tuple[Allocation, Plan]]:
         return [(one, relief_of(key, one)) for key, one in zip(keys, allocations, strict=True)]
 
     def is_certain(key: QuotaKey, allocation: Allocation) -> bool:
         relief = relief_of(key, allocation)
-        few = smallest(allocation) / round_s
+        few = smallest_move(allocation.limit, policy) / round_s
         helped = relief.grants.keys() | {move.target for move in relief.moves}
         said_of = demand.get(key, _NOBODY)
         return helped >= short[key] and all(_is_idle(said_of.get(move.source), few) for move in relief.moves)

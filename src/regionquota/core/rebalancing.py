@@ -106,9 +106,12 @@ def plan(
 
 def smallest_moves(limit: int, needs: Mapping[Region, Need], policy: Policy) -> tuple[int, int]:
     """Units that are worth a move to a region that lacks what it wants, and to one that does not, or to the pool."""
-    smallest = max(1, int(limit * policy.smallest_move_share))
     idle = max(1, int(limit * policy.idle_move_share))
-    return smallest, _idle_at_rest(idle) if _is_at_rest(needs) else idle
+    return smallest_move(limit, policy), _idle_at_rest(idle) if _is_at_rest(needs) else idle
+
+
+def smallest_move(limit: int, policy: Policy) -> int:
+    return max(1, int(limit * policy.smallest_move_share))
 
 
 def wishes_of(
@@ -288,7 +291,6 @@ def _emit(
     takers: list[_Taker] = []
     givers: list[tuple[int, Region]] = []
     slices = allocation.slices
-    most_idle, pressing = 0, False
     for region, size in wanted.items():
         owned = slices.get(region, 0)
         if size > owned:
@@ -296,14 +298,12 @@ def _emit(
             useful_from = 1 if wish.urgent else idle if owned >= wish.want + wish.learnt else smallest
             if size - owned >= useful_from or draining:
                 takers.append((owned - size, region, useful_from))
-                pressing = pressing or (bool(wish.tiers) and wish.presses)
         elif size < owned:
             givers.append((size - owned, region))
-            most_idle = max(most_idle, owned - size)
-    if not takers and not draining and allocation.pool >= 0 and most_idle < idle:
+    if not takers and not draining and allocation.pool >= 0 and all(-amount < idle for amount, _ in givers):
         return NOTHING  # most quotas of most rounds
     takers.sort()
-    if pressing:
+    if any(wishes[region].presses for _, region, _ in takers):
         takers.sort(key=lambda taker: not wishes[taker[1]].presses)
     if allocation.policy.regions:  # what lacks of a floor goes before what others want
         takers.sort(key=lambda taker: slices.get(taker[1], 0) >= wishes[taker[1]].least)
