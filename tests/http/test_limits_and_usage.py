@@ -389,3 +389,13 @@ async def test_an_operator_charges_the_tenant_that_was_named(api: Api, quota: st
     await api.set_limit(other, 10)
     await api.adjust(other, 4)
     assert 0 == (await api.usage(quota))["used"]
+
+
+async def test_the_last_denial_is_told_as_it_was_whatever_was_set_since(api: Api, quota: str) -> None:
+    told = (await api.reserve(quota, 11)).body
+    await api.set_limit(quota, 50, version=2)
+    said = (await api.usage(quota))["last_denial"]
+    assert (told["detail"], 10, 10, told["generation"]) == (
+        said["detail"], said["limit"], said["slice"], said["generation"],
+    )  # fmt: skip
+    assert "more than the whole limit 10" in said["detail"]

@@ -1,7 +1,7 @@
 """What regionquota explain prints: two tables that fit into 80 columns, and a line for each thing to know."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -12,21 +12,11 @@ from regionquota.cli.frame import out, print_table
 from regionquota.cli.policies import rules_in_words
 from regionquota.core.allocation import Allocation
 from regionquota.core.explaining import Explained, Explanation, lasts, ruling_in_words
-from regionquota.core.floors_and_caps import below_floor
 from regionquota.core.quota import QuotaKey, Region
-from regionquota.core.region_rules import NO_RULES
 from regionquota.http.decoding import write_time
 from regionquota.ports import Frozen, Suspension
 
-_WORDS: Mapping[str, str] = {
-    "OVER_LIMIT": "{amount:,} did not fit into {available:,} of a slice of {slice:,}",
-    "KEPT_FOR_HIGHER_PRIORITY": "{amount:,} asked for at {priority} priority; of the {available:,} available in a "
-    "slice of {slice:,}, {kept:,} are kept for higher priority",
-    "IN_DEBT": "the region owes what was used beyond its slice: nothing is admitted until that is paid back",
-    "OVERDRAFT_EXCEEDED": "the region owes more than the policy allows",
-    "MAX_SINGLE_RESERVATION": "{amount:,} is more than the policy allows at once",
-    "ADMISSION_CLOSED": "the policy admits nothing (admission closed, or the quota suspended)",
-}
+_FOR_WANT_OF_ROOM: Final = frozenset({"OVER_LIMIT", "KEPT_FOR_HIGHER_PRIORITY"})
 _AGES: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -70,7 +60,7 @@ def show(
         _say(left_alone_in_words(found))
     for region, denial in denials.items():
         if denial is not None:
-            _say(denial_in_words(region, denial, allocation, is_frozen=region in frozen))
+            _say(denial_in_words(region, denial, allocation, frozen.get(region)))
 
 
 def suspension_in_words(suspension: Suspension) -> str:
@@ -155,31 +145,43 @@ def frozen_in_words(frozen: Frozen) -> str:
     return f"by {frozen.by} since {write_time(frozen.since)}: {frozen.why}"
 
 
-def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
-    """`denial` as `last_denial` of the HTTP API; what is said of the limit and of the region is as of now."""
-    words = _WORDS.get(denial["reason"], denial["reason"]).format(**denial)
-    if denial["reason"] == "OVER_LIMIT":
-        rules = allocation.policy.regions.get(region, NO_RULES)
-        if rules.cap is not None and denial["slice"] >= rules.cap:
-            words += f", which is all that its cap {rules.cap:,} lets it own"
-        else:
-            words += _elsewhere(region, denial, allocation, is_frozen=is_frozen)
-    priority = denial.get("priority", "normal")  # a server of an older release says none
-    asked = "" if priority == "normal" else f" a request of {priority} priority"
-    return f"{region} last denied{asked} at {denial['at']}: {words}"
+def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Allocation, frozen: Frozen | None) -> str:
+    """`denial` as `last_denial` of the HTTP API: what the caller was told, what else was so, what has changed since."""
+    told = denial.get("detail")
+    if told is None:
+        told = "{amount} asked for, {available} available in a slice of {slice} ({reason})".format(**denial)
+        changes = ["a server of an older release, it does not say what the limit was"]
+    else:
+        changes = list(_changes(denial, allocation))
+    if denial["reason"] in _FOR_WANT_OF_ROOM:
+        changes = [*_elsewhere(denial, frozen), *changes]
+    return "; ".join([f'{region} last denied at {denial["at"]}: "{told}"', *changes])
 
 
-def _elsewhere(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
-    if denial["amount"] > allocation.limit and not allocation.unlimited:
-        return f"; it is more than the whole limit {allocation.limit:,}, so no region can grant it"
-    pool = denial["pool"]
-    if pool is None:
-        return ""
-    if pool > 0 and is_frozen:
-        return f", and the pool's {pool:,} are out of reach while the region is frozen"
-    lacking = sorted(below_floor(allocation) - {region})
-    kept = f", of which is kept what {', '.join(lacking)} still lacks of a floor" if pool > 0 and lacking else ""
-    return f", and the pool held {max(0, pool):,}{kept}"
+def _elsewhere(denial: Mapping[str, Any], frozen: Frozen | None) -> Iterator[str]:
+    pool, limit = denial["pool"], denial.get("limit")
+    if pool is None or (limit is not None and denial["amount"] > limit):
+        return  # no pool can serve that
+    if pool < 0:
+        yield f"{-pool:,} above the limit were still to be given back"
+        return
+    lacking = ", ".join(denial.get("below_floor", ()))
+    kept = f", kept for what {lacking} lacked of a floor" if pool and lacking else ""
+    yield f"the pool held {pool:,}{kept}"
+    if pool and frozen is not None and frozen.since <= datetime.fromisoformat(denial["at"]).timestamp():
+        yield "the region was frozen, so that was out of its reach"
+
+
+def _changes(denial: Mapping[str, Any], allocation: Allocation) -> Iterator[str]:
+    now = None if allocation.unlimited else allocation.limit
+    if denial["limit"] != now:
+        yield f"the limit was {_limit(denial['limit'])} then, it is {_limit(now)} now"
+    elif denial["generation"] != allocation.policy.generation:
+        yield "the quota's policy was changed since"
+
+
+def _limit(limit: int | None) -> str:
+    return "unlimited" if limit is None else f"{limit:,}"
 
 
 def _last_denied(region: Region, denials: Mapping[Region, Any], now: float) -> str:

@@ -121,7 +121,7 @@ def denied(outcome: Denied, region: str, tenant: str) -> Answer:
         "debt": counter.debt,
         "revision": holding.revision,
     }
-    return problem(429, "denied", _TITLES[outcome.reason], _why(outcome, region), **members)
+    return problem(429, "denied", _TITLES[outcome.reason], why(outcome, region), **members)
 
 
 _TITLES: Final = {
@@ -134,7 +134,8 @@ _TITLES: Final = {
 }
 
 
-def _why(outcome: Denied, region: str) -> str:
+def why(outcome: Denied, region: str) -> str:
+    """For the tenant whose quota it is: it names balances."""
     holding = outcome.holding
     resource, policy, debt = holding.key.resource, holding.policy, holding.counter.debt
     match outcome.reason:

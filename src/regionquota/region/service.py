@@ -202,8 +202,7 @@ class RegionService:
         """What a caller is told in the end. Planners reckon with more: who waits lacks something, too."""
         if isinstance(answer, Denied):
             known = self._follower.known(answer.holding.key)
-            pool = None if known is None or known.allocation is None else known.allocation.pool
-            self.denials.note(answer, self._clock.now(), pool)
+            self.denials.note(answer, self._clock.now(), None if known is None else known.allocation)
         return answer
 
     def _ask_for(self, denial: Denied) -> None:

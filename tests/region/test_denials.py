@@ -1,0 +1,47 @@
+"""What a server remembers of its last denials."""
+
+import pytest
+from tests.core.builders import NOON, OTHER, QUOTA, allocation
+
+from regionquota.core.commands import Denied, DenyReason
+from regionquota.core.counter import Counter
+from regionquota.core.policy import QuotaPolicy
+from regionquota.core.quota import Kind, QuotaKey
+from regionquota.core.region_rules import RegionRules
+from regionquota.core.slice import Holding
+from regionquota.region import denials
+from regionquota.region.denials import Denials
+
+
+def denied(amount: int = 8, key: QuotaKey = QUOTA) -> Denied:
+    counter = Counter(slice=9, available=7, used=2)
+    return Denied(DenyReason.OVER_LIMIT, amount, Holding(key, Kind.ALLOCATED, 100, 1, 0, counter))
+
+
+def test_the_newest_is_remembered_with_what_was_heard_of_the_quota() -> None:
+    noted = Denials()
+    noted.note(denied(5), NOON, None)
+    rules = {"eu": RegionRules(floor=50), "us": RegionRules(floor=9)}
+    noted.note(denied(8), NOON + 1, allocation(100, policy=QuotaPolicy(regions=rules), us=9))
+    last = noted.last(QUOTA)
+    assert last is not None
+    assert (NOON + 1, 8, 91, {"eu"}) == (last.at, last.answer.amount, last.pool, last.below_floor)
+
+
+def test_of_a_quota_that_was_not_heard_of_the_pool_is_unknown() -> None:
+    noted = Denials()
+    noted.note(denied(), NOON, None)
+    last = noted.last(QUOTA)
+    assert last is not None
+    assert (None, 0) == (last.pool, len(last.below_floor))
+    assert noted.last(OTHER) is None
+
+
+def test_the_longest_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(denials, "MOST", 2)
+    noted = Denials()
+    for name in ("a", "b", "a", "c"):
+        noted.note(denied(key=QuotaKey("acme", name)), NOON, None)
+    assert {"a": True, "b": False, "c": True} == {
+        name: noted.last(QuotaKey("acme", name)) is not None for name in ("a", "b", "c")
+    }
