@@ -40,7 +40,9 @@ TOLD = "8 of vcpu asked for, 7 available in the slice of 9 that us holds of the 
 
 def denied(amount: int = 8, pool: int | None = 0, reason: str = "OVER_LIMIT", **more: Any) -> dict[str, Any]:
     said = {"at": "2026-06-15T03:00:00Z", "reason": reason, "detail": TOLD, "priority": "normal", "amount": amount}
-    return said | {"limit": 100, "generation": 1, "pool": pool, "below_floor": []} | more
+    reach = max(0, pool or 0)
+    seen = {"pool": pool, "pool_within_reach": reach, "takes_part": True, "below_floor": []}
+    return said | {"limit": 100, "generation": 1} | seen | more
 
 
 def frozen_at(hour: int) -> Frozen:
@@ -57,13 +59,24 @@ def heard(denial: dict[str, Any], known: Allocation | None = None, frozen: Froze
 @pytest.mark.parametrize(
     ("denial", "says"),
     [
-        (denied(), "; the pool held 0"),
+        (denied(), "; the pool was empty"),
         (denied(pool=None), ""),
-        (denied(pool=17), "; the pool held 17"),
+        (denied(pool=17), "; the pool held 17, which it claims from for the next try"),
         (denied(pool=-17), "; 17 above the limit were still to be given back"),
-        (denied(pool=50, below_floor=["ap", "eu"]), "; the pool held 50, kept for what ap, eu lacked of a floor"),
+        (
+            denied(pool=50, pool_within_reach=0, below_floor=["ap", "eu"]),
+            "; the pool held 50, 0 of it within its reach: the rest was kept for what ap, eu lacked of a floor",
+        ),
+        (
+            denied(pool=50, pool_within_reach=1),
+            "; the pool held 50, 1 of it within its reach: the rest was beyond its cap",
+        ),
+        (
+            denied(pool=17, pool_within_reach=0, takes_part=False),
+            "; the pool held 17, out of its reach as it was frozen, draining or evicted",
+        ),
         (denied(101, pool=17), ""),
-        (denied(reason="KEPT_FOR_HIGHER_PRIORITY"), "; the pool held 0"),
+        (denied(reason="KEPT_FOR_HIGHER_PRIORITY"), "; the pool was empty"),
         (denied(reason="IN_DEBT"), ""),
     ],
 )
@@ -74,17 +87,20 @@ def test_a_denial_says_what_the_caller_was_told_and_what_else_stood_in_the_way(
 
 
 def test_a_pool_was_out_of_reach_if_the_region_was_frozen_by_then() -> None:
-    assert heard(denied(pool=17), frozen=frozen_at(2)).endswith("the region was frozen, so that was out of its reach")
-    assert "; the pool held 17" == heard(denied(pool=17), frozen=frozen_at(4))
+    """It may not have heard of that itself."""
+    assert heard(denied(pool=17), frozen=frozen_at(2)).endswith("the pool held 17, out of its reach as it was frozen")
+    assert heard(denied(pool=17), frozen=frozen_at(4)).endswith(
+        "the pool held 17, which it claims from for the next try"
+    )
 
 
 @pytest.mark.parametrize(
     ("then", "known", "says"),
     [
-        ({}, allocation(5, us=5), "; the pool held 0; the limit was 100 then, it is 5 now"),
-        ({}, unlimited(allocation(100)), "; the pool held 0; the limit was 100 then, it is unlimited now"),
-        ({"limit": None}, allocation(100), "; the pool held 0; the limit was unlimited then, it is 100 now"),
-        ({"generation": 2}, allocation(100), "; the pool held 0; the quota's policy was changed since"),
+        ({}, allocation(5, us=5), "; the pool was empty; the limit was 100 then, it is 5 now"),
+        ({}, unlimited(allocation(100)), "; the pool was empty; the limit was 100 then, it is unlimited now"),
+        ({"limit": None}, allocation(100), "; the pool was empty; the limit was unlimited then, it is 100 now"),
+        ({"generation": 2}, allocation(100), "; the pool was empty; the quota's policy was changed since"),
         ({"amount": 101}, allocation(200), "; the limit was 100 then, it is 200 now"),
     ],
 )

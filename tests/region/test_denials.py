@@ -1,16 +1,14 @@
 """What a server remembers of its last denials."""
 
 import pytest
-from tests.core.builders import NOON, OTHER, QUOTA, allocation
+from tests.core.builders import NOON, OTHER, QUOTA
 
 from regionquota.core.commands import Denied, DenyReason
 from regionquota.core.counter import Counter
-from regionquota.core.policy import QuotaPolicy
 from regionquota.core.quota import Kind, QuotaKey
-from regionquota.core.region_rules import RegionRules
 from regionquota.core.slice import Holding
 from regionquota.region import denials
-from regionquota.region.denials import Denials
+from regionquota.region.denials import Denials, Pool
 
 
 def denied(amount: int = 8, key: QuotaKey = QUOTA) -> Denied:
@@ -18,22 +16,13 @@ def denied(amount: int = 8, key: QuotaKey = QUOTA) -> Denied:
     return Denied(DenyReason.OVER_LIMIT, amount, Holding(key, Kind.ALLOCATED, 100, 1, 0, counter))
 
 
-def test_the_newest_is_remembered_with_what_was_heard_of_the_quota() -> None:
+def test_the_newest_is_remembered() -> None:
     noted = Denials()
     noted.note(denied(5), NOON, None)
-    rules = {"eu": RegionRules(floor=50), "us": RegionRules(floor=9)}
-    noted.note(denied(8), NOON + 1, allocation(100, policy=QuotaPolicy(regions=rules), us=9))
+    noted.note(denied(8), NOON + 1, Pool(91, 50, takes_part=True, below_floor={"eu"}))
     last = noted.last(QUOTA)
     assert last is not None
-    assert (NOON + 1, 8, 91, {"eu"}) == (last.at, last.answer.amount, last.pool, last.below_floor)
-
-
-def test_of_a_quota_that_was_not_heard_of_the_pool_is_unknown() -> None:
-    noted = Denials()
-    noted.note(denied(), NOON, None)
-    last = noted.last(QUOTA)
-    assert last is not None
-    assert (None, 0) == (last.pool, len(last.below_floor))
+    assert (NOON + 1, 8) == (last.at, last.answer.amount)
     assert noted.last(OTHER) is None
 
 

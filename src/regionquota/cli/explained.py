@@ -164,12 +164,25 @@ def _elsewhere(denial: Mapping[str, Any], frozen: Frozen | None) -> Iterator[str
         return  # no pool can serve that
     if pool < 0:
         yield f"{-pool:,} above the limit were still to be given back"
-        return
-    lacking = ", ".join(denial.get("below_floor", ()))
-    kept = f", kept for what {lacking} lacked of a floor" if pool and lacking else ""
-    yield f"the pool held {pool:,}{kept}"
-    if pool and frozen is not None and frozen.since <= datetime.fromisoformat(denial["at"]).timestamp():
-        yield "the region was frozen, so that was out of its reach"
+    elif pool == 0:
+        yield "the pool was empty"
+    elif frozen is not None and frozen.since <= datetime.fromisoformat(denial["at"]).timestamp():
+        yield f"the pool held {pool:,}, out of its reach as it was frozen"
+    elif not denial.get("takes_part", True):
+        yield f"the pool held {pool:,}, out of its reach as it was frozen, draining or evicted"
+    else:
+        yield f"the pool held {pool:,}{_of_which(denial, pool)}"
+
+
+def _of_which(denial: Mapping[str, Any], pool: int) -> str:
+    reach = denial.get("pool_within_reach")
+    if reach is None:
+        return ""
+    if reach == pool:
+        return ", which it claims from for the next try"
+    lacking = ", ".join(denial["below_floor"])
+    rest = f"kept for what {lacking} lacked of a floor" if lacking else "beyond its cap"
+    return f", {reach:,} of it within its reach: the rest was {rest}"
 
 
 def _changes(denial: Mapping[str, Any], allocation: Allocation) -> Iterator[str]:

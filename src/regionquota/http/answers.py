@@ -172,9 +172,9 @@ def usage(holding: Holding, stored: Stored | None, denial: Denial | None, region
 
 def _last_denial(denial: Denial, region: Region) -> dict[str, Any]:
     """`detail` is what the caller was told; all of it is as it was then."""
-    answer = denial.answer
+    answer, pool = denial.answer, denial.pool
     holding = answer.holding
-    return {
+    said: dict[str, Any] = {
         "at": write_time(denial.at),
         "reason": answer.reason.value,
         "detail": problems.why(answer, region),
@@ -185,8 +185,15 @@ def _last_denial(denial: Denial, region: Region) -> dict[str, Any]:
         "slice": holding.slice,
         "limit": None if holding.unlimited else holding.limit,
         "generation": holding.policy.generation,
-        "pool": denial.pool,
-        "below_floor": sorted(denial.below_floor),
+        "pool": None,
+    }
+    if pool is None:
+        return said
+    return said | {
+        "pool": pool.units,
+        "pool_within_reach": pool.within_reach,
+        "takes_part": pool.takes_part,
+        "below_floor": sorted(pool.below_floor),
     }
 
 

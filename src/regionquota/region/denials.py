@@ -5,9 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from regionquota.core.allocation import Allocation
 from regionquota.core.commands import Denied
-from regionquota.core.floors_and_caps import below_floor
 from regionquota.core.quota import QuotaKey, Region
 
 MOST: Final = 10_000
@@ -15,26 +13,33 @@ MOST: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Denial:
-    """`at` in seconds since 1970; `answer` has limit, policy and balances of that moment. `pool` (None: unknown) and
-    the regions that were `below_floor` are as the region had heard by then.
+class Pool:
+    """As a region has heard of it: `units` (below 0: more is owned than the limit), of which it may claim
+    `within_reach`, if it `takes_part`; and what others lack of their floors, `below_floor`, is kept for them.
     """
+
+    units: int
+    within_reach: int
+    takes_part: bool
+    below_floor: Collection[Region]
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """`at` in seconds since 1970; `answer` has limit, policy and balances of that moment, `pool` None is unknown."""
 
     at: float
     answer: Denied
-    pool: int | None
-    below_floor: Collection[Region]
+    pool: Pool | None
 
 
 class Denials:
     def __init__(self) -> None:
         self._last: OrderedDict[QuotaKey, Denial] = OrderedDict()
 
-    def note(self, denied: Denied, now: float, known: Allocation | None) -> None:
-        """`known` is what was heard of the quota; None: nothing."""
+    def note(self, denied: Denied, now: float, pool: Pool | None) -> None:
         key = denied.holding.key
-        pool, lacking = (None, frozenset[Region]()) if known is None else (known.pool, below_floor(known))
-        self._last[key] = Denial(now, denied, pool, lacking)
+        self._last[key] = Denial(now, denied, pool)
         self._last.move_to_end(key)
         if len(self._last) > MOST:
             self._last.popitem(last=False)

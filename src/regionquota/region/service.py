@@ -201,8 +201,7 @@ class RegionService:
     def _noted(self, answer: Outcome) -> Outcome:
         """What a caller is told in the end. Planners reckon with more: who waits lacks something, too."""
         if isinstance(answer, Denied):
-            known = self._follower.known(answer.holding.key)
-            self.denials.note(answer, self._clock.now(), None if known is None else known.allocation)
+            self.denials.note(answer, self._clock.now(), self._claims.pool(answer.holding.key))
         return answer
 
     def _ask_for(self, denial: Denied) -> None:
