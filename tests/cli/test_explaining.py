@@ -108,6 +108,14 @@ def test_an_old_denial_is_judged_by_the_limit_of_then(then: dict[str, Any], know
     assert says == heard(denied(**then), known)
 
 
+def test_what_another_quota_denied_that_is_charged_too_says_where_to_look() -> None:
+    line = {"tenant_id": "acme", "resource": "vcpu", "scope": "folder:f"}
+    by_parent = {"at": "2026-06-15T03:00:00Z", "reason": "OVER_LIMIT", "detail": TOLD, "amount": 8, "line": line}
+    assert (
+        "; so says acme/vcpu/folder:f, which is charged, too: regionquota explain acme vcpu --scope folder:f"
+    ) == heard(by_parent)
+
+
 def test_what_a_server_of_an_older_release_does_not_say_is_not_guessed() -> None:
     old = {
         "at": "2026-06-15T03:00:00Z", "reason": "OVER_LIMIT", "priority": "low", "amount": 8, "kept": 0,

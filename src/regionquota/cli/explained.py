@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.table import Table
 from rich.text import Text
 
-from regionquota.cli.frame import out, print_table
+from regionquota.cli.frame import named, out, print_table
 from regionquota.cli.policies import rules_in_words
 from regionquota.core.allocation import Allocation
 from regionquota.core.explaining import Explained, Explanation, lasts, ruling_in_words
@@ -150,17 +150,19 @@ def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Alloc
     told = denial.get("detail")
     if told is None:
         told = "{amount} asked for, {available} available in a slice of {slice} ({reason})".format(**denial)
-        changes = ["a server of an older release, it does not say what the limit was"]
-    else:
-        changes = list(_changes(denial, allocation))
-    if denial["reason"] in _FOR_WANT_OF_ROOM:
-        changes = [*_elsewhere(denial, frozen), *changes]
-    return "; ".join([f'{region} last denied at {denial["at"]}: "{told}"', *changes])
+    said = [*_elsewhere(denial, frozen), *_changes(denial, allocation)] if "pool" in denial else [_whose(denial)]
+    return "; ".join([f'{region} last denied at {denial["at"]}: "{told}"', *said])
+
+
+def _whose(denial: Mapping[str, Any]) -> str:
+    line = denial["line"]
+    key = QuotaKey(line["tenant_id"], line["resource"], line["scope"])
+    return f"so says {key}, which is charged, too: regionquota explain {named(key)}"
 
 
 def _elsewhere(denial: Mapping[str, Any], frozen: Frozen | None) -> Iterator[str]:
     pool, limit = denial["pool"], denial.get("limit")
-    if pool is None or (limit is not None and denial["amount"] > limit):
+    if pool is None or denial["reason"] not in _FOR_WANT_OF_ROOM or (limit is not None and denial["amount"] > limit):
         return  # no pool can serve that
     if pool < 0:
         yield f"{-pool:,} above the limit were still to be given back"
@@ -187,7 +189,9 @@ def _of_which(denial: Mapping[str, Any], pool: int) -> str:
 
 def _changes(denial: Mapping[str, Any], allocation: Allocation) -> Iterator[str]:
     now = None if allocation.unlimited else allocation.limit
-    if denial["limit"] != now:
+    if "limit" not in denial:
+        yield "a server of an older release, it does not say what the limit was"
+    elif denial["limit"] != now:
         yield f"the limit was {_limit(denial['limit'])} then, it is {_limit(now)} now"
     elif denial["generation"] != allocation.policy.generation:
         yield "the quota's policy was changed since"

@@ -66,11 +66,15 @@ def quota_key(tenant: str, resource: str, scope: str) -> QuotaKey:
     return QuotaKey(*(check_identifier(field, value) for field, value in named))
 
 
+def named(key: QuotaKey) -> str:
+    """As arguments of a command."""
+    return f"{key.tenant} {key.resource}" + ("" if key.scope == GLOBAL_SCOPE else f" --scope {key.scope}")
+
+
 def unknown_quota(key: QuotaKey) -> RegionQuotaError:
-    scope = "" if key.scope == GLOBAL_SCOPE else f" --scope {key.scope}"
     return RegionQuotaError(
         f"unknown quota {key}: regionquota quota list shows what there is, "
-        f"regionquota quota set {key.tenant} {key.resource} LIMIT{scope} makes it"
+        f"regionquota quota set {named(key)} LIMIT makes it"
     )
 
 

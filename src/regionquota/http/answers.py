@@ -6,7 +6,7 @@ from regionquota.core.commands import Adjusted, Granted, Metered
 from regionquota.core.counter import Counter
 from regionquota.core.periods import period_end
 from regionquota.core.policy import QuotaPolicy
-from regionquota.core.quota import Kind, Region
+from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.reservation import Line, Reservation
 from regionquota.core.slice import Holding
 from regionquota.http import problems
@@ -166,21 +166,30 @@ def usage(holding: Holding, stored: Stored | None, denial: Denial | None, region
         "over_limit_by": 0 if holding.unlimited else _over_limit_by(counter, stored),
         "period_end": None if end is None else write_time(end.timestamp()),
         "global": None if stored is None else whole(stored),
-        "last_denial": None if denial is None else _last_denial(denial, region),
+        "last_denial": None if denial is None else _last_denial(denial, holding.key, region),
     }
 
 
-def _last_denial(denial: Denial, region: Region) -> dict[str, Any]:
-    """`detail` is what the caller was told; all of it is as it was then."""
-    answer, pool = denial.answer, denial.pool
-    holding = answer.holding
-    said: dict[str, Any] = {
+def _last_denial(denial: Denial, of: QuotaKey, region: Region) -> dict[str, Any]:
+    """`detail` is what the caller was told; all of it is as it was then. `line` has denied it: what is charged with the
+    quota `of`, perhaps, and then that quota's balances are told there.
+    """
+    answer, key = denial.answer, denial.answer.holding.key
+    said = {
         "at": write_time(denial.at),
         "reason": answer.reason.value,
-        "detail": problems.why(answer, region),
+        "detail": problems.why(answer, region, of.tenant),
+        "line": {"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope},
         "priority": answer.priority.value,
         "amount": answer.amount,
-        "kept": answer.kept,
+    }
+    return said | _balances(denial) if key == of else said
+
+
+def _balances(denial: Denial) -> dict[str, Any]:
+    holding, pool = denial.answer.holding, denial.pool
+    said: dict[str, Any] = {
+        "kept": denial.answer.kept,
         "available": holding.counter.available,
         "slice": holding.slice,
         "limit": None if holding.unlimited else holding.limit,

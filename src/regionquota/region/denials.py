@@ -37,12 +37,13 @@ class Denials:
     def __init__(self) -> None:
         self._last: OrderedDict[QuotaKey, Denial] = OrderedDict()
 
-    def note(self, denied: Denied, now: float, pool: Pool | None) -> None:
-        key = denied.holding.key
-        self._last[key] = Denial(now, denied, pool)
-        self._last.move_to_end(key)
-        if len(self._last) > MOST:
-            self._last.popitem(last=False)
+    def note(self, asked: QuotaKey, denied: Denied, now: float, pool: Pool | None) -> None:
+        """The request was made for `asked`; another quota that is charged with it may have denied it."""
+        for key in {asked, denied.holding.key}:
+            self._last[key] = Denial(now, denied, pool)
+            self._last.move_to_end(key)
+            if len(self._last) > MOST:
+                self._last.popitem(last=False)
 
     def last(self, key: QuotaKey) -> Denial | None:
         return self._last.get(key)

@@ -126,7 +126,7 @@ class RegionService:
         outcome = await self._conclude(command, await self._submit(command, bucket_of(tenant)))
         if wait_s:
             outcome = await self._wait_for_room(command, outcome, wait_s)
-        return self._noted(outcome)
+        return self._noted(command, outcome)
 
     async def _wait_for_room(self, command: Reserve, outcome: Outcome, wait_s: float) -> Outcome:
         """Try again whenever there may be some. What a quota refuses is counted as its demand when it first does."""
@@ -162,7 +162,7 @@ class RegionService:
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
-            return self._noted(await self._conclude(command, outcome))
+            return self._noted(command, await self._conclude(command, outcome))
         except Unavailable as error:
             return error
 
@@ -198,10 +198,10 @@ class RegionService:
                 self._ask_for(outcome)
         return outcome
 
-    def _noted(self, answer: Outcome) -> Outcome:
+    def _noted(self, command: Reserve, answer: Outcome) -> Outcome:
         """What a caller is told in the end. Planners reckon with more: who waits lacks something, too."""
         if isinstance(answer, Denied):
-            self.denials.note(answer, self._clock.now(), self._claims.pool(answer.holding.key))
+            self.denials.note(command.key, answer, self._clock.now(), self._claims.pool(answer.holding.key))
         return answer
 
     def _ask_for(self, denial: Denied) -> None:
