@@ -14,11 +14,13 @@ from regionquota.cli.explained import (
     denial_in_words,
     frozen_in_words,
     in_words,
+    policy_in_words,
     pool_in_words,
     rates_in_words,
     show,
 )
 from regionquota.cli.explaining import next_plan
+from regionquota.cli.glossary import COLUMNS
 from regionquota.config import Config
 from regionquota.coordinator.leading import Led
 from regionquota.coordinator.rounds import run_round
@@ -26,7 +28,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand, Need
 from regionquota.core.explaining import Explanation, explain
 from regionquota.core.periods import epoch_of
-from regionquota.core.policy import QuotaPolicy
+from regionquota.core.policy import Enforcement, QuotaPolicy, Refill
 from regionquota.core.quota import Kind
 from regionquota.core.rebalancing import NOTHING, Policy, RegionState
 from regionquota.core.region_rules import RegionRules
@@ -231,6 +233,45 @@ def test_a_denial_of_a_minute_ago_is_seen_although_nothing_is_denied_now(monkeyp
     assert 'us last denied at 2026-06-15T03:00:00Z: "8 of vcpu asked for' in " ".join(said.split())
     assert "per s: over the 0.5 to 5 s of each region's last report" in " ".join(said.split())
     assert "not heard" in said[said.index("│ ap-") :].splitlines()[0]
+
+
+def test_every_column_has_its_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads: list[str] = []
+    monkeypatch.setattr("regionquota.cli.explained.print_table", lambda columns, _rows: heads.extend(columns))
+    printed(allocation(1000, eu=500, us=300), NEEDS, monkeypatch)
+    assert {"region", *COLUMNS} == {head.replace("\n", " ") for head in heads}
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (QuotaPolicy(admission_open=False), "nothing is admitted until `regionquota quota suspend acme vcpu --undo`"),
+        (QuotaPolicy(enforcement=Enforcement.SHADOW), "enforcement is shadow: what does not fit is admitted"),
+        (QuotaPolicy(enforced_percent=5), "5 % of the requests are held to the limit, the others are admitted"),
+        (QuotaPolicy(max_single=7), "one request may hold 7 at most"),
+    ],
+)
+def test_what_decides_whatever_is_free_is_said(policy: QuotaPolicy, says: str) -> None:
+    (said,) = policy_in_words(QUOTA, allocation(100, policy=policy))
+    assert says in said
+    assert [] == list(policy_in_words(QUOTA, allocation(100)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "says"),
+    [
+        (Kind.CONSUMABLE, QuotaPolicy(), "limit 100 per month (UTC), 100 in the pool"),
+        (Kind.RATE, QuotaPolicy(refill=Refill(10, 60, 100)), "limit 100, refilled by 10 per 60 s, 100 in the pool"),
+    ],
+)
+def test_what_a_limit_is_of_is_said(kind: Kind, policy: QuotaPolicy, says: str) -> None:
+    assert says == in_words(allocation(100, kind=kind, policy=policy))
+
+
+def test_what_holds_for_several_regions_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = printed(allocation(90_000_000, eu=50_000_000), NEEDS, monkeypatch)
+    (line,) = [line for line in said.splitlines() if "gets what it wants" in line]
+    assert line.startswith("ap-southeast-2, eu, ")
 
 
 def test_a_suspended_tenant_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:

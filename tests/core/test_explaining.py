@@ -43,6 +43,21 @@ def test_a_draining_region() -> None:
     assert Situation.DRAINING is situations(why({"eu": Need(10)}, eu=RegionState(draining=True)))["eu"]
 
 
+def test_a_region_that_drains_does_so_whatever_it_has_reported() -> None:
+    """It tells of nothing but what it has to give."""
+    assert Situation.DRAINING is situations(why({}, eu=RegionState(draining=True)))["eu"]
+
+
+def test_a_region_that_owns_nothing_and_says_nothing_keeps_nothing() -> None:
+    found = explain(allocation(300, eu=100), {"eu": Need(10)}, REGIONS, POLICY, ROUND_S)
+    assert Situation.UNUSED is situations(found)["us"]
+
+
+def test_what_was_asked_for_at_once_is_told_as_it_is_wanted() -> None:
+    (eu,) = [one for one in why({"eu": Need(10, largest=80)}).regions if one.region == "eu"]
+    assert (80, 90) == (eu.largest, eu.wants)
+
+
 def test_a_region_that_nobody_knows_keeps_its_slice() -> None:
     known = allocation(300, gone=100)
     assert {"gone": Situation.UNKNOWN} == situations(explain(known, {}, {}, POLICY, ROUND_S))

@@ -12,11 +12,13 @@ from regionquota.cli.frame import named, out, print_table
 from regionquota.cli.policies import rules_in_words
 from regionquota.core.allocation import Allocation
 from regionquota.core.explaining import Explained, Explanation, lasts, ruling_in_words
-from regionquota.core.quota import QuotaKey, Region
+from regionquota.core.policy import Enforcement
+from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.http.decoding import write_time
 from regionquota.ports import Frozen, Suspension
 
 _FOR_WANT_OF_ROOM: Final = frozenset({"OVER_LIMIT", "KEPT_FOR_HIGHER_PRIORITY"})
+_NAMES_WIDE: Final = 20
 _AGES: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -36,8 +38,10 @@ def show(
     _say(f"{key}: {in_words(allocation)}, revision {revision}", style="bold")
     if suspension is not None:
         _say(suspension_in_words(suspension))
+    for said in policy_in_words(key, allocation):
+        _say(said)
     print_table(
-        ("region", "slice", "in use", "growth\nper s", "denied\nper s", "lasts", "last\ndenied"),
+        ("region", "slice", "in use", "growth\nper s", "short\nper s", "lasts", "last\ndenied"),
         (
             (
                 one.region, one.slice, one.in_use, _number(one.rate), _number(one.denied), _time(one),
@@ -46,13 +50,16 @@ def show(
             for one in found.regions
         ),
     )  # fmt: skip
-    if said := rates_in_words(found.regions):
-        _say(said, style="dim")
+    if seconds := rates_in_words(found.regions):
+        _say(seconds, style="dim")
     print_table(
-        ("region", "wants", "next size", "weight", "expected\nper s"),
-        ((one.region, one.wants, one.size, one.weight, _number(one.expected or None)) for one in found.regions),
+        ("region", "largest", "wants", "next size", "weight", "expected\nper s"),
+        (
+            (one.region, one.largest, one.wants, one.size, one.weight, _number(one.expected or None))
+            for one in found.regions
+        ),
     )
-    _list((one.region, "; ".join(_about(one, frozen.get(one.region)))) for one in found.regions)
+    _list(_shared((one.region, "; ".join(_about(one, frozen.get(one.region)))) for one in found.regions))
     if not allocation.unlimited:
         _say(pool_in_words(allocation, found))
     _say(next_in_words(found))
@@ -74,10 +81,18 @@ def _say(text: str, style: str = "") -> None:
     out.print(text, style=style, highlight=False)
 
 
+def _shared(said: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+    """Each text once, with the names of all that it is said of."""
+    names: dict[str, list[str]] = {}
+    for name, text in said:
+        names.setdefault(text, []).append(name)
+    return [(", ".join(all_), text) for text, all_ in names.items()]
+
+
 def _list(said: Iterable[tuple[str, str]]) -> None:
     """What does not fit into a line goes on below its own beginning."""
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold", max_width=_NAMES_WIDE)
     grid.add_column(overflow="fold")
     for name, text in said:
         grid.add_row(Text(f"{name}:"), Text(text))
@@ -91,7 +106,7 @@ def _about(one: Explained, frozen: Frozen | None) -> Iterable[str]:
     yield from ruling_in_words(one)
     parts = ((one.denied_high, "high"), (one.denied_low, "low"))
     if said := " and ".join(f"{_number(rate)} at {name}" for rate, name in parts if rate):
-        yield f"of what is denied per s, {said} priority"
+        yield f"of what is short per s, {said} priority"
 
 
 def rates_in_words(regions: Iterable[Explained]) -> str:
@@ -101,7 +116,7 @@ def rates_in_words(regions: Iterable[Explained]) -> str:
         return ""
     shortest, longest = (f"{span:.2g}" if span < 99.5 else f"{span:,.0f}" for span in (min(known), max(known)))
     span = shortest if shortest == longest else f"{shortest} to {longest}"
-    return f"per s: over the {span} s of each region's last report; what was denied before is not in it"
+    return f"per s: over the {span} s of each region's last report; what was short before is not in it"
 
 
 def next_in_words(found: Explanation) -> str:
@@ -120,7 +135,7 @@ def left_alone_in_words(found: Explanation) -> str:
 
 
 def in_words(allocation: Allocation) -> str:
-    limit = "unlimited" if allocation.unlimited else f"limit {allocation.limit:,}"
+    limit = "unlimited" if allocation.unlimited else f"limit {allocation.limit:,}{_kind_in_words(allocation)}"
     pool = allocation.pool
     rest = f"{pool:,} in the pool" if pool >= 0 else f"{-pool:,} above it still to be given back"
     retired = f", {allocation.retired_units:,} retired with evicted regions" if allocation.retired else ""
@@ -128,6 +143,27 @@ def in_words(allocation: Allocation) -> str:
     fills = (("normal", policy.normal_fill_percent), ("low", policy.low_fill_percent))
     kept = "".join(f", {name} priority may fill {percent} %" for name, percent in fills if percent < 100)
     return f"{limit}, {rest}{retired}{kept}"
+
+
+def _kind_in_words(allocation: Allocation) -> str:
+    policy = allocation.policy
+    if allocation.kind is Kind.CONSUMABLE:
+        return f" per {policy.calendar.period.value} ({policy.calendar.time_zone})"
+    refill = policy.refill
+    return "" if refill is None else f", refilled by {refill.amount:,} per {refill.interval_s:,} s"
+
+
+def policy_in_words(key: QuotaKey, allocation: Allocation) -> Iterator[str]:
+    """What of the quota's policy decides whether a request is denied, whatever is free."""
+    policy = allocation.policy
+    if not policy.admission_open:
+        yield f"admission is closed: nothing is admitted until `regionquota quota suspend {named(key)} --undo`"
+    if policy.enforcement is not Enforcement.HARD:
+        yield f"enforcement is {policy.enforcement.value}: what does not fit is admitted, and counted as overage"
+    elif policy.enforced_percent < 100:
+        yield f"{policy.enforced_percent} % of the requests are held to the limit, the others are admitted in any case"
+    if policy.max_single is not None:
+        yield f"one request may hold {policy.max_single:,} at most"
 
 
 def pool_in_words(allocation: Allocation, found: Explanation) -> str:

@@ -27,7 +27,7 @@ from regionquota.config import Config
 from regionquota.coordinator.rounds import period_left, state_of
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand, needs_of
-from regionquota.core.explaining import Explanation, explain
+from regionquota.core.explaining import Explanation, explain, lasts
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
 from regionquota.errors import Unavailable
 from regionquota.http.decoding import write_time
@@ -116,7 +116,8 @@ def _plain(
         "retired": allocation.retired_units,
         "suspended": None if suspension is None else {"since": write_time(suspension.since), "why": suspension.why},
         "regions": [
-            asdict(one) | {"situation": one.situation.name, "why": one.situation.value} for one in found.regions
+            asdict(one) | {"situation": one.situation.name, "why": one.situation.value, "lasts": lasts(one)}
+            for one in found.regions
         ],
         "next": {
             "grants": dict(found.next.grants),

@@ -34,8 +34,11 @@ class Situation(StrEnum):
 
     FROZEN = "frozen: keeps what it has, until it shows a sign of life or an operator thaws it"
     UNKNOWN = "not a region that takes part: keeps what it has"
-    SILENT = "has reported nothing of this quota: keeps what it has"
-    SILENT_WITH_FLOOR = "has reported nothing of this quota: keeps what it has, and gets more only towards its floor"
+    UNUSED = "owns nothing, and its last report asks for nothing: gets some as soon as somebody asks"
+    SILENT = "has said nothing of this quota in its last report: keeps what it has"
+    SILENT_WITH_FLOOR = (
+        "has said nothing of this quota in its last report: keeps what it has, and gets more only towards its floor"
+    )
     DRAINING = "draining: keeps what it uses, the rest goes to the others"
     COLLECTING = "even what is in use exceeds the limit: gives back what it does not use"
     USED_UP = "all that there is is in use: gets what others give back, as it is given back"
@@ -71,7 +74,7 @@ class Explained:
 
     `expected` is learnt: units per second over the next hours, 0 if nothing is known of it. `rate` and the denied ones
     are of the last `seconds` that the region reported. `own_weight` is the quota's for the region, if it has one;
-    `weight` what counts. Of `floor` so much counts as `floor_in_force`.
+    `weight` what counts. Of `floor` so much counts as `floor_in_force`. `largest` was asked for at once.
     """
 
     region: Region
@@ -92,6 +95,7 @@ class Explained:
     seconds: float | None = None
     own_weight: int | None = None
     floor_in_force: int = 0
+    largest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,7 @@ def explain(
         found.append(
             Explained(
                 region=region,
-                situation=_situation(state, need, shared, wish),
+                situation=_situation(state, need, shared, wish, allocation.slice_of(region)),
                 slice=allocation.slice_of(region),
                 weight=0 if state is None else state.weight,
                 in_use=None if need is None else need.in_use,
@@ -163,6 +167,7 @@ def explain(
                 seconds=None if need is None else need.seconds,
                 own_weight=rules.weight,
                 floor_in_force=floors.get(region, 0),
+                largest=None if need is None else need.largest,
             )
         )
     return Explanation(
@@ -230,14 +235,20 @@ def _shared(allocation: Allocation, wishes: Mapping[Region, Wish], pool: int) ->
     return Situation.SCARCE if total.capacity <= total.wants + kept else Situation.CONTENT
 
 
-def _situation(state: RegionState | None, need: Need | None, shared: Situation, wish: Wish | None) -> Situation:
+def _situation(
+    state: RegionState | None, need: Need | None, shared: Situation, wish: Wish | None, owned: int
+) -> Situation:
     if state is None:
         return Situation.UNKNOWN
     if state.frozen:
         return Situation.FROZEN
-    if need is None:
-        return Situation.SILENT if wish is None else Situation.SILENT_WITH_FLOOR
-    return Situation.DRAINING if state.draining else shared
+    if state.draining:
+        return Situation.DRAINING
+    if need is not None:
+        return shared
+    if wish is not None:
+        return Situation.SILENT_WITH_FLOOR
+    return Situation.SILENT if owned else Situation.UNUSED
 
 
 def lasts(one: Explained) -> float | None:
