@@ -1,6 +1,6 @@
 """Why each region has what it has, by the planner's own functions."""
 
-from tests.core.builders import allocation
+from tests.core.builders import allocation, unlimited
 
 from regionquota.core.demand import Need
 from regionquota.core.explaining import Explained, Explanation, Rule, Ruling, Situation, explain, lasts, ruling_in_words
@@ -61,6 +61,14 @@ def test_what_was_asked_for_at_once_is_told_as_it_is_wanted() -> None:
 def test_a_region_that_nobody_knows_keeps_its_slice() -> None:
     known = allocation(300, gone=100)
     assert {"gone": Situation.UNKNOWN} == situations(explain(known, {}, {}, POLICY, ROUND_S))
+
+
+def test_of_an_unlimited_quota_nothing_runs_out() -> None:
+    known = unlimited(allocation(300, policy=QuotaPolicy(regions={"eu": RegionRules(floor=200)}), eu=100))
+    found = explain(known, {"eu": Need(700, growth=3.0, seconds=5.0)}, REGIONS, POLICY, ROUND_S)
+    assert {Situation.UNLIMITED} == set(situations(found).values())
+    assert {None} == {lasts(one) for one in found.regions}
+    assert [] == [said for one in found.regions for said in ruling_in_words(one)]
 
 
 def test_scarcity_and_collection() -> None:

@@ -34,6 +34,7 @@ class Situation(StrEnum):
 
     FROZEN = "frozen: keeps what it has, until it shows a sign of life or an operator thaws it"
     UNKNOWN = "not a region that takes part: keeps what it has"
+    UNLIMITED = "unlimited: everything is admitted, whatever the slice is"
     UNUSED = "owns nothing, and its last report asks for nothing: gets some as soon as somebody asks"
     SILENT = "has said nothing of this quota in its last report: keeps what it has"
     SILENT_WITH_FLOOR = (
@@ -195,6 +196,8 @@ def _each_less(allocation: Allocation, region: Region) -> Iterator[tuple[Rule, i
 
 def ruling_in_words(one: Explained) -> list[str]:
     """Which rules of the quota decide the size, and whether the floor is met."""
+    if one.situation is Situation.UNLIMITED:
+        return []
     bound = one.situation not in (Situation.DRAINING, Situation.FROZEN)
     unmet = bound and one.size is not None and one.size < one.floor
     said = [_in_words(ruling, one) for ruling in one.rulings if not (unmet and ruling.rule is Rule.FLOOR)]
@@ -225,6 +228,8 @@ def _unmet_in_words(one: Explained) -> str:
 
 def _shared(allocation: Allocation, wishes: Mapping[Region, Wish], pool: int) -> Situation:
     """Of whoever takes part."""
+    if allocation.unlimited:
+        return Situation.UNLIMITED
     total = totals(allocation, {region: wish.raised for region, wish in wishes.items()})
     if total.capacity <= total.floors:
         return Situation.USED_UP if total.capacity == total.floors else Situation.COLLECTING
@@ -244,7 +249,7 @@ def _situation(
         return Situation.FROZEN
     if state.draining:
         return Situation.DRAINING
-    if need is not None:
+    if need is not None or shared is Situation.UNLIMITED:
         return shared
     if wish is not None:
         return Situation.SILENT_WITH_FLOOR
@@ -254,6 +259,6 @@ def _situation(
 def lasts(one: Explained) -> float | None:
     """Seconds until the region runs out, at the rate at which it is asked; None where it does not."""
     asked = (one.rate or 0.0) + (one.denied or 0.0)
-    if one.in_use is None or asked <= 0:
+    if one.in_use is None or asked <= 0 or one.situation is Situation.UNLIMITED:
         return None
     return max(0, one.slice - one.in_use) / asked if math.isfinite(asked) else 0.0
