@@ -21,6 +21,8 @@ COLUMNS: Final = {
 }
 FIGURES: Final = {
     "pool": "units of the limit that no region owns; a region that runs short claims from it by itself",
+    "the pool is to hold": "units that rounds leave in the pool while everybody has what is wanted: fewer, the less "
+    "busy minutes ask beyond the mean",
     "retired": "units that an evicted region owned: they count as spent until it is known that they are not",
     "round": "the coordinator plans once in coordinator.interval_s (10 s; 1 s in regionquota dev), and helps who runs "
     "short in between",
