@@ -143,9 +143,10 @@ def why(outcome: Denied, region: str, tenant: str) -> str:
         return f"{holding.key.resource} ({holding.key.scope}) has no room"
     match outcome.reason:
         case DenyReason.ADMISSION_CLOSED:
-            return f"admission to {resource} is closed: what is held is still settled"
+            return f"admission to {resource} is closed, what is held is still settled: an operator has to open it"
         case DenyReason.MAX_SINGLE_RESERVATION:
-            return f"{outcome.amount} of {resource} asked for, one reservation may hold {policy.max_single}"
+            most = policy.max_single
+            return f"{outcome.amount} of {resource} asked for, one reservation may hold {most}: ask for less"
         case DenyReason.IN_DEBT:
             return f"{region} owes {debt} of {resource}: nothing is admitted until it is repaid"
         case DenyReason.OVERDRAFT_EXCEEDED:
@@ -178,7 +179,8 @@ def _does_not_fit(outcome: Denied, region: str) -> str:
     capped = "" if cap is None or holding.slice < cap else f"; its cap lets {region} own no more than {cap}"
     return (
         f"{outcome.amount} of {resource} asked for{priority}, {outcome.room} available{reserved}{guarantees} "
-        f"in the slice of {holding.slice} that {region} holds of the limit {holding.limit}{capped}"
+        f"in the slice of {holding.slice} that {region} holds of the limit {holding.limit}{capped}. "
+        f"Wait with wait_ms, ask for less, or come back in {_retry_after(outcome)} s"
     )
 
 
