@@ -11,7 +11,7 @@ COLUMNS: Final = {
     "lasts": "seconds until the slice is full if growth and short go on; 0 s: it is full; -: nothing is asked for",
     "last denied": "how long ago a caller was told no; -: never since the region's server began; not heard: that "
     "server does not answer",
-    "largest": "units of the largest single request in the last report; of one that was short also 15 s later",
+    "largest": "units of the largest single request in the last report; one that was short counts for 15 s",
     "wants": "units that are to last until the next round: what is in use, what growth and short add by then, and a "
     "margin for chance; room for one more of the largest at least; no more than the limit",
     "next size": "units that the next plan aims at for the slice; small differences are not moved",
