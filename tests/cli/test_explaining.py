@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.clocks import HandClock
-from tests.core.builders import QUOTA, allocation, at
+from tests.core.builders import QUOTA, allocation, at, unlimited
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.bootstrap.coordinator import policy_of
@@ -14,11 +14,13 @@ from regionquota.cli.explained import (
     denial_in_words,
     frozen_in_words,
     in_words,
+    policy_in_words,
     pool_in_words,
     rates_in_words,
     show,
 )
 from regionquota.cli.explaining import next_plan
+from regionquota.cli.glossary import COLUMNS
 from regionquota.config import Config
 from regionquota.coordinator.leading import Led
 from regionquota.coordinator.rounds import run_round
@@ -26,7 +28,7 @@ from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand, Need
 from regionquota.core.explaining import Explanation, explain
 from regionquota.core.periods import epoch_of
-from regionquota.core.policy import QuotaPolicy
+from regionquota.core.policy import Enforcement, QuotaPolicy, Refill
 from regionquota.core.quota import Kind
 from regionquota.core.rebalancing import NOTHING, Policy, RegionState
 from regionquota.core.region_rules import RegionRules
@@ -35,48 +37,94 @@ from regionquota.ports import Frozen, FrozenBy, RegionRecord, Suspension
 JUNE = epoch_of(Kind.CONSUMABLE, at(2026, 6, 15))
 
 
-def denied(amount: int, pool: int | None = 0, reason: str = "OVER_LIMIT") -> dict[str, Any]:
-    return {"at": "2026-06-15T03:00:00Z", "reason": reason, "amount": amount, "available": 7, "slice": 9, "pool": pool}
+TOLD = "8 of vcpu asked for, 7 available in the slice of 9 that us holds of the limit 100"
+
+
+def denied(amount: int = 8, pool: int | None = 0, reason: str = "OVER_LIMIT", **more: Any) -> dict[str, Any]:
+    said = {"at": "2026-06-15T03:00:00Z", "reason": reason, "detail": TOLD, "priority": "normal", "amount": amount}
+    reach = max(0, pool or 0)
+    seen = {"pool": pool, "pool_within_reach": reach, "takes_part": True, "below_floor": []}
+    return said | {"limit": 100, "generation": 1} | seen | more
+
+
+def frozen_at(hour: int) -> Frozen:
+    return Frozen(FrozenBy.OPERATOR, at(2026, 6, 15, hour), "network work")
+
+
+def heard(denial: dict[str, Any], known: Allocation | None = None, frozen: Frozen | None = None) -> str:
+    said = denial_in_words("us", denial, known or allocation(100, us=9), frozen)
+    begins = f'us last denied at 2026-06-15T03:00:00Z: "{denial.get("detail", "")}"'
+    assert said.startswith(begins) or "detail" not in denial
+    return said.removeprefix(begins)
 
 
 @pytest.mark.parametrize(
-    ("denial", "is_frozen", "says"),
+    ("denial", "says"),
     [
-        (denied(8), False, "8 did not fit into 7 of a slice of 9, and the pool held 0"),
-        (denied(8, pool=None), False, "8 did not fit into 7 of a slice of 9"),
-        (denied(8, pool=17), False, "8 did not fit into 7 of a slice of 9, and the pool held 17"),
-        (denied(8, pool=17), True, "and the pool's 17 are out of reach while the region is frozen"),
-        (denied(101, pool=17), True, "; it is more than the whole limit 100, so no region can grant it"),
+        (denied(), "; the pool was empty"),
+        (denied(pool=None), ""),
+        (denied(pool=17), "; the pool held 17, which it claims from for the next try"),
+        (denied(pool=-17), "; 17 above the limit were still to be given back"),
         (
-            denied(6, reason="KEPT_FOR_HIGHER_PRIORITY") | {"kept": 4, "priority": "normal"},
-            False,
-            "6 asked for at normal priority; of the 7 available in a slice of 9, 4 are kept for higher priority",
+            denied(pool=50, pool_within_reach=0, below_floor=["ap", "eu"]),
+            "; the pool held 50, 0 of it within its reach: the rest was kept for what ap, eu lacked of a floor",
         ),
-        (denied(8, reason="IN_DEBT"), False, "the region owes what was used beyond its slice"),
+        (
+            denied(pool=50, pool_within_reach=1),
+            "; the pool held 50, 1 of it within its reach: the rest was beyond its cap",
+        ),
+        (
+            denied(pool=17, pool_within_reach=0, takes_part=False),
+            "; the pool held 17, out of its reach as it was frozen, draining or evicted",
+        ),
+        (denied(101, pool=17), ""),
+        (denied(reason="KEPT_FOR_HIGHER_PRIORITY"), "; the pool was empty"),
+        (denied(reason="IN_DEBT"), ""),
     ],
 )
-def test_a_denial_says_what_stood_in_the_way(denial: dict[str, Any], is_frozen: bool, says: str) -> None:
-    said = denial_in_words("us", denial, allocation(100, us=9), is_frozen=is_frozen)
-    assert said.startswith("us last denied at 2026-06-15T03:00:00Z: ")
-    assert says in said
+def test_a_denial_says_what_the_caller_was_told_and_what_else_stood_in_the_way(
+    denial: dict[str, Any], says: str
+) -> None:
+    assert says == heard(denial)
 
 
-def test_a_denial_at_the_cap_says_so() -> None:
-    capped = allocation(100, policy=QuotaPolicy(regions={"us": RegionRules(cap=9)}), us=9)
-    said = denial_in_words("us", denied(8, pool=50), capped, is_frozen=False)
-    assert said.endswith("8 did not fit into 7 of a slice of 9, which is all that its cap 9 lets it own")
+def test_a_pool_was_out_of_reach_if_the_region_was_frozen_by_then() -> None:
+    """It may not have heard of that itself."""
+    assert heard(denied(pool=17), frozen=frozen_at(2)).endswith("the pool held 17, out of its reach as it was frozen")
+    assert heard(denied(pool=17), frozen=frozen_at(4)).endswith(
+        "the pool held 17, which it claims from for the next try"
+    )
 
 
-def test_a_denial_beside_a_pool_that_is_kept_for_floors_says_so() -> None:
-    kept = allocation(100, policy=QuotaPolicy(regions={"eu": RegionRules(floor=50), "us": RegionRules(floor=20)}), us=9)
-    said = denial_in_words("us", denied(8, pool=50), kept, is_frozen=False)
-    assert said.endswith("and the pool held 50, of which is kept what eu still lacks of a floor")
+@pytest.mark.parametrize(
+    ("then", "known", "says"),
+    [
+        ({}, allocation(5, us=5), "; the pool was empty; the limit was 100 then, it is 5 now"),
+        ({}, unlimited(allocation(100)), "; the pool was empty; the limit was 100 then, it is unlimited now"),
+        ({"limit": None}, allocation(100), "; the pool was empty; the limit was unlimited then, it is 100 now"),
+        ({"generation": 2}, allocation(100), "; the pool was empty; the quota's policy was changed since"),
+        ({"amount": 101}, allocation(200), "; the limit was 100 then, it is 200 now"),
+    ],
+)
+def test_an_old_denial_is_judged_by_the_limit_of_then(then: dict[str, Any], known: Allocation, says: str) -> None:
+    assert says == heard(denied(**then), known)
 
 
-def test_a_denial_names_its_priority_if_it_is_not_the_usual_one() -> None:
-    denial = denied(8) | {"priority": "high", "kept": 0}
-    said = denial_in_words("us", denial, allocation(100, us=9), is_frozen=False)
-    assert said.startswith("us last denied a request of high priority at 2026-06-15T03:00:00Z: 8 did not fit")
+def test_what_another_quota_denied_that_is_charged_too_says_where_to_look() -> None:
+    line = {"tenant_id": "acme", "resource": "vcpu", "scope": "folder:f"}
+    by_parent = {"at": "2026-06-15T03:00:00Z", "reason": "OVER_LIMIT", "detail": TOLD, "amount": 8, "line": line}
+    assert (
+        "; so says acme/vcpu/folder:f, which is charged, too: regionquota explain acme vcpu --scope folder:f"
+    ) == heard(by_parent)
+
+
+def test_what_a_server_of_an_older_release_does_not_say_is_not_guessed() -> None:
+    old = {
+        "at": "2026-06-15T03:00:00Z", "reason": "OVER_LIMIT", "priority": "low", "amount": 8, "kept": 0,
+        "available": 7, "slice": 9, "pool": 3,
+    }  # fmt: skip
+    said = heard(old, allocation(5, us=5))
+    assert ': "8 asked for, 7 available in a slice of 9 (OVER_LIMIT)"; the pool held 3; a server of an older' in said
 
 
 @pytest.mark.parametrize(
@@ -179,12 +227,51 @@ def test_it_fits_into_a_pipe_of_80_columns_and_breaks_no_number(monkeypatch: pyt
 
 def test_a_denial_of_a_minute_ago_is_seen_although_nothing_is_denied_now(monkeypatch: pytest.MonkeyPatch) -> None:
     known = allocation(1000, eu=500, us=300)
-    said = printed(known, NEEDS, monkeypatch, {"eu": None, "us": denied(8)})
+    said = printed(known, NEEDS, monkeypatch, {"eu": None, "us": denied()})
     first = said.index("│ us ")
     assert "1 min ago" in said[first : said.index("\n", first)]
-    assert "us last denied at 2026-06-15T03:00:00Z: 8 did not fit" in said
+    assert 'us last denied at 2026-06-15T03:00:00Z: "8 of vcpu asked for' in " ".join(said.split())
     assert "per s: over the 0.5 to 5 s of each region's last report" in " ".join(said.split())
     assert "not heard" in said[said.index("│ ap-") :].splitlines()[0]
+
+
+def test_every_column_has_its_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    heads: list[str] = []
+    monkeypatch.setattr("regionquota.cli.explained.print_table", lambda columns, _rows: heads.extend(columns))
+    printed(allocation(1000, eu=500, us=300), NEEDS, monkeypatch)
+    assert {"region", *COLUMNS} == {head.replace("\n", " ") for head in heads}
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (QuotaPolicy(admission_open=False), "nothing is admitted until `regionquota quota suspend acme vcpu --undo`"),
+        (QuotaPolicy(enforcement=Enforcement.SHADOW), "enforcement is shadow: what does not fit is admitted"),
+        (QuotaPolicy(enforced_percent=5), "5 % of the requests are held to the limit, the others are admitted"),
+        (QuotaPolicy(max_single=7), "one request may hold 7 at most"),
+    ],
+)
+def test_what_decides_whatever_is_free_is_said(policy: QuotaPolicy, says: str) -> None:
+    (said,) = policy_in_words(QUOTA, allocation(100, policy=policy))
+    assert says in said
+    assert [] == list(policy_in_words(QUOTA, allocation(100)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "policy", "says"),
+    [
+        (Kind.CONSUMABLE, QuotaPolicy(), "limit 100 per month (UTC), 100 in the pool"),
+        (Kind.RATE, QuotaPolicy(refill=Refill(10, 60, 100)), "limit 100, refilled by 10 per 60 s, 100 in the pool"),
+    ],
+)
+def test_what_a_limit_is_of_is_said(kind: Kind, policy: QuotaPolicy, says: str) -> None:
+    assert says == in_words(allocation(100, kind=kind, policy=policy))
+
+
+def test_what_holds_for_several_regions_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = printed(allocation(90_000_000, eu=50_000_000), NEEDS, monkeypatch)
+    (line,) = [line for line in said.splitlines() if "gets what it wants" in line]
+    assert line.startswith("ap-southeast-2, eu, ")
 
 
 def test_a_suspended_tenant_is_said_to_be_so(monkeypatch: pytest.MonkeyPatch) -> None:

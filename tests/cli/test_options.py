@@ -1,7 +1,5 @@
 """What the command line refuses before it asks anybody, by the names of its own options, and the help it gives."""
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +9,6 @@ from regionquota.cli import app
 from regionquota.core.periods import Period
 
 NOBODY = "0197d3a0-0000-7000-8000-000000000000"
-
-
-@pytest.fixture(autouse=True)
-def _quiet_loggers() -> Iterator[None]:
-    """Commands silence what a person at a prompt has no use for; other tests do have."""
-    loggers = [logging.getLogger(name) for name in ("asyncio", "asyncpg", "grpc")]
-    levels = [logger.level for logger in loggers]
-    yield
-    for logger, level in zip(loggers, levels, strict=True):
-        logger.setLevel(level)
 
 
 @pytest.fixture

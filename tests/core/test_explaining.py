@@ -1,6 +1,6 @@
 """Why each region has what it has, by the planner's own functions."""
 
-from tests.core.builders import allocation
+from tests.core.builders import allocation, unlimited
 
 from regionquota.core.demand import Need
 from regionquota.core.explaining import Explained, Explanation, Rule, Ruling, Situation, explain, lasts, ruling_in_words
@@ -43,9 +43,32 @@ def test_a_draining_region() -> None:
     assert Situation.DRAINING is situations(why({"eu": Need(10)}, eu=RegionState(draining=True)))["eu"]
 
 
+def test_a_region_that_drains_does_so_whatever_it_has_reported() -> None:
+    """It tells of nothing but what it has to give."""
+    assert Situation.DRAINING is situations(why({}, eu=RegionState(draining=True)))["eu"]
+
+
+def test_a_region_that_owns_nothing_and_says_nothing_keeps_nothing() -> None:
+    found = explain(allocation(300, eu=100), {"eu": Need(10)}, REGIONS, POLICY, ROUND_S)
+    assert Situation.UNUSED is situations(found)["us"]
+
+
+def test_what_was_asked_for_at_once_is_told_as_it_is_wanted() -> None:
+    (eu,) = [one for one in why({"eu": Need(10, largest=80)}).regions if one.region == "eu"]
+    assert (80, 90) == (eu.largest, eu.wants)
+
+
 def test_a_region_that_nobody_knows_keeps_its_slice() -> None:
     known = allocation(300, gone=100)
     assert {"gone": Situation.UNKNOWN} == situations(explain(known, {}, {}, POLICY, ROUND_S))
+
+
+def test_of_an_unlimited_quota_nothing_runs_out() -> None:
+    known = unlimited(allocation(300, policy=QuotaPolicy(regions={"eu": RegionRules(floor=200)}), eu=100))
+    found = explain(known, {"eu": Need(700, growth=3.0, seconds=5.0)}, REGIONS, POLICY, ROUND_S)
+    assert {Situation.UNLIMITED} == set(situations(found).values())
+    assert {None} == {lasts(one) for one in found.regions}
+    assert [] == [said for one in found.regions for said in ruling_in_words(one)]
 
 
 def test_scarcity_and_collection() -> None:
@@ -116,12 +139,54 @@ def test_a_rule_that_makes_no_difference_is_not_named() -> None:
 
 def test_a_floor_of_a_region_that_has_said_nothing_is_what_it_gets() -> None:
     eu = ruled(100, {"us": Need(10)}, {}, eu=RegionRules(floor=30))["eu"]
-    assert (Situation.SILENT, 30, (Ruling(Rule.FLOOR, 30, 0),)) == (eu.situation, eu.size, eu.rulings)
+    assert (Situation.SILENT_WITH_FLOOR, 30, (Ruling(Rule.FLOOR, 30, 0),)) == (eu.situation, eu.size, eu.rulings)
 
 
 def test_a_floor_that_does_not_fit_is_said_to_be_so() -> None:
     needs = {"eu": Need(), "us": Need(90)}
     floor = RegionRules(floor=30)
-    (_, unmet) = ruling_in_words(ruled(100, needs, {}, eu=floor)["eu"])
-    assert "its floor 30 does not fit beside what is in use and the floors of the others" == unmet
+    found = ruled(100, needs, {}, eu=floor)
+    assert {Situation.FLOORS} == {one.situation for one in found.values() if one.size is not None}
+    (said,) = ruling_in_words(found["eu"])
+    assert said == (
+        "its floor 30 is not met: there is room for 10 beside what the others use, or have as a floor; "
+        "without it the next size is 0"
+    )
     assert [] == ruling_in_words(ruled(100, needs, {"eu": RegionState(draining=True)}, eu=floor)["eu"])
+
+
+def test_a_floor_above_the_limit_is_told_in_sentences_that_agree() -> None:
+    """It decides, and is not met; and nobody's wants are what there is too little of."""
+    found = ruled(30, {name: Need() for name in REGIONS}, {}, eu=RegionRules(floor=50))
+    assert {Situation.FLOORS} == {one.situation for one in found.values()}
+    assert {"eu": (0, 30), "us": (0, 0), "ap": (0, 0)} == {name: (one.wants, one.size) for name, one in found.items()}
+    (said,) = ruling_in_words(found["eu"])
+    assert said == (
+        "its floor 50 is not met: only 30 of it count, as the floors of all regions are above the limit; "
+        "without it the next size is 9"
+    )
+
+
+def test_a_floor_above_the_limit_beside_what_is_in_use_names_both_reasons() -> None:
+    found = ruled(30, {"eu": Need(5), "us": Need(12), "ap": Need(3)}, {}, eu=RegionRules(floor=50))
+    (said,) = ruling_in_words(found["eu"])
+    assert said.startswith("its floor 50 is not met: only 30 of it count, as ")
+    assert ", and there is room for 15 beside what the others use" in said
+
+
+def test_of_floors_above_the_limit_each_counts_in_part() -> None:
+    rules = {"eu": RegionRules(floor=50), "us": RegionRules(floor=10)}
+    found = ruled(30, {name: Need() for name in REGIONS}, {}, **rules)
+    assert {"eu": 25, "us": 5, "ap": 0} == {name: one.floor_in_force for name, one in found.items()}
+    drained = ruled(30, {name: Need() for name in REGIONS}, {"eu": RegionState(draining=True)}, **rules)
+    assert {"eu": 0, "us": 10, "ap": 0} == {name: one.floor_in_force for name, one in drained.items()}
+
+
+def test_a_region_that_has_said_nothing_does_not_keep_what_it_has_if_it_lacks_a_floor() -> None:
+    eu = ruled(30, {"us": Need(5)}, {}, eu=RegionRules(floor=50))["eu"]
+    assert (Situation.SILENT_WITH_FLOOR, 25) == (eu.situation, eu.size)
+
+
+def test_who_lacks_what_others_have_as_a_floor_is_not_told_that_weights_decide() -> None:
+    found = ruled(30, {"eu": Need(), "us": Need(10, denied=1.0, seconds=5.0)}, {}, eu=RegionRules(floor=20))
+    assert (Situation.FLOORS, 10) == (found["us"].situation, found["us"].size)

@@ -43,7 +43,7 @@ async def test_a_quota_that_is_not_consumed_is_refused_in_words(deployment: Depl
     assert 2 == status
     assert "only consumable quotas with a limit are simulated" in said
     status, _, said = await run(*live, "--resource", "none", config=deployment.file)
-    assert 2 == status
+    assert 1 == status
     assert "knows no quota" in said
 
 

@@ -83,6 +83,7 @@ async def test_a_denial_says_when_to_come_back(api: Api, quota: str) -> None:
     reply = await api.reserve(quota)
     assert str(reply.body["retry_after_s"]) == reply.headers["Retry-After"]
     assert 1 <= int(reply.headers["Retry-After"])
+    assert reply.body["detail"].endswith(f"or come back in {reply.headers['Retry-After']} s")
 
 
 async def test_a_denial_names_the_line_that_denied(api: Api, quota: str) -> None:

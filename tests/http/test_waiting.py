@@ -74,6 +74,26 @@ async def test_what_another_server_frees_is_found_soon(api: Api, quota: str, mon
     assert 201 == (await asyncio.wait_for(waiter, LONG_S)).status
 
 
+async def test_who_waits_and_is_served_was_not_denied(api: Api, quota: str) -> None:
+    held = await api.hold(quota, 10)
+    waiter = await waiting(api, quota, 3)
+    assert (await api.usage(quota))["last_denial"] is None
+    await api.settle("release", held)
+    assert 201 == (await asyncio.wait_for(waiter, LONG_S)).status
+    assert (await api.usage(quota))["last_denial"] is None
+
+
+async def test_who_has_waited_in_vain_was_denied_when_he_was_told(api: Api, quota: str) -> None:
+    await api.hold(quota, 10)
+    first = await api.reserve(quota, 2)
+    told = (await api.usage(quota))["last_denial"]
+    assert (429, 2) == (first.status, told["amount"])
+    assert 429 == (await api.reserve(quota, 3, wait_ms=200)).status
+    later = (await api.usage(quota))["last_denial"]
+    assert 3 == later["amount"]
+    assert told["at"] < later["at"]
+
+
 async def test_who_has_waited_long_enough_is_denied(api: Api, quota: str) -> None:
     await api.hold(quota, 10)
     began = time.monotonic()

@@ -26,6 +26,7 @@ from regionquota.core.region_rules import RegionRules
 from regionquota.errors import EtcdUnavailable, WentBackwards
 from regionquota.ports import Fence, Stored
 from regionquota.region.claims import PARALLEL, UNHEARD_S, UNKNOWN_FOR_S, Claims
+from regionquota.region.denials import Pool
 from regionquota.region.follower import Follower
 
 QUOTA = QuotaKey("acme", "vcpu")
@@ -412,6 +413,16 @@ async def test_a_region_that_owns_all_that_it_may_asks_nobody(world: World) -> N
         async with asyncio.timeout(0.05):
             await world.claims.serve()
     assert ([], reads) == (world.cried, world.etcd.reads)
+
+
+async def test_what_of_the_pool_is_within_reach_is_told(world: World) -> None:
+    assert world.claims.pool(QUOTA) is None
+    await ruled(world, 100, {"eu": 20}, eu=RegionRules(floor=30, cap=60), us=RegionRules(floor=35))
+    assert Pool(80, 40, True, {"us"}) == world.claims.pool(QUOTA)
+    world.absent.add("us")
+    assert Pool(80, 40, True, frozenset()) == world.claims.pool(QUOTA)
+    world.allowed = False
+    assert Pool(80, 0, False, frozenset()) == world.claims.pool(QUOTA)
 
 
 async def test_what_others_lack_of_their_floors_is_cried_for(world: World) -> None:

@@ -12,6 +12,7 @@ from regionquota.cli import (
     dev,
     explaining,
     explore,
+    glossary,
     jump,
     ledger,
     looking,
@@ -66,7 +67,7 @@ app.add_typer(reservations.app, name="reservation")
 app.add_typer(tenants.app, name="tenant")
 app.add_typer(ledger.app, name="ledger")
 app.command("transfers", epilog="Example: regionquota transfers --follow")(looking.transfers)
-app.command("explain", epilog="Example: regionquota explain acme vcpu")(explaining.why)
+app.command("explain", epilog=glossary.epilog())(explaining.why)
 app.command("audit", epilog="Example: regionquota audit --json")(looking.check)
 app.command(
     "replay", epilog="Example: regionquota replay TRACE.csv --bins 300 --limit-factor 1.5 --partition ap:20s-40s"

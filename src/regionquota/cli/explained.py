@@ -1,32 +1,24 @@
 """What regionquota explain prints: two tables that fit into 80 columns, and a line for each thing to know."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 from rich.table import Table
 from rich.text import Text
 
-from regionquota.cli.frame import out, print_table
+from regionquota.cli.frame import named, out, print_table
 from regionquota.cli.policies import rules_in_words
 from regionquota.core.allocation import Allocation
 from regionquota.core.explaining import Explained, Explanation, lasts, ruling_in_words
-from regionquota.core.floors_and_caps import below_floor
-from regionquota.core.quota import QuotaKey, Region
-from regionquota.core.region_rules import NO_RULES
+from regionquota.core.policy import Enforcement
+from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.http.decoding import write_time
 from regionquota.ports import Frozen, Suspension
 
-_WORDS: Mapping[str, str] = {
-    "OVER_LIMIT": "{amount:,} did not fit into {available:,} of a slice of {slice:,}",
-    "KEPT_FOR_HIGHER_PRIORITY": "{amount:,} asked for at {priority} priority; of the {available:,} available in a "
-    "slice of {slice:,}, {kept:,} are kept for higher priority",
-    "IN_DEBT": "the region owes what was used beyond its slice: nothing is admitted until that is paid back",
-    "OVERDRAFT_EXCEEDED": "the region owes more than the policy allows",
-    "MAX_SINGLE_RESERVATION": "{amount:,} is more than the policy allows at once",
-    "ADMISSION_CLOSED": "the policy admits nothing (admission closed, or the quota suspended)",
-}
+_FOR_WANT_OF_ROOM: Final = frozenset({"OVER_LIMIT", "KEPT_FOR_HIGHER_PRIORITY"})
+_NAMES_WIDE: Final = 20
 _AGES: Final = ((86_400, "d"), (3600, "h"), (60, "min"))
 
 
@@ -46,8 +38,10 @@ def show(
     _say(f"{key}: {in_words(allocation)}, revision {revision}", style="bold")
     if suspension is not None:
         _say(suspension_in_words(suspension))
+    for said in policy_in_words(key, allocation):
+        _say(said)
     print_table(
-        ("region", "slice", "in use", "growth\nper s", "denied\nper s", "lasts", "last\ndenied"),
+        ("region", "slice", "in use", "growth\nper s", "short\nper s", "lasts", "last\ndenied"),
         (
             (
                 one.region, one.slice, one.in_use, _number(one.rate), _number(one.denied), _time(one),
@@ -56,13 +50,16 @@ def show(
             for one in found.regions
         ),
     )  # fmt: skip
-    if said := rates_in_words(found.regions):
-        _say(said, style="dim")
+    if seconds := rates_in_words(found.regions):
+        _say(seconds, style="dim")
     print_table(
-        ("region", "wants", "next size", "weight", "expected\nper s"),
-        ((one.region, one.wants, one.size, one.weight, _number(one.expected or None)) for one in found.regions),
+        ("region", "largest", "wants", "next size", "weight", "expected\nper s"),
+        (
+            (one.region, one.largest, one.wants, one.size, one.weight, _number(one.expected or None))
+            for one in found.regions
+        ),
     )
-    _list((one.region, "; ".join(_about(one, frozen.get(one.region)))) for one in found.regions)
+    _list(_shared((one.region, "; ".join(_about(one, frozen.get(one.region)))) for one in found.regions))
     if not allocation.unlimited:
         _say(pool_in_words(allocation, found))
     _say(next_in_words(found))
@@ -70,7 +67,7 @@ def show(
         _say(left_alone_in_words(found))
     for region, denial in denials.items():
         if denial is not None:
-            _say(denial_in_words(region, denial, allocation, is_frozen=region in frozen))
+            _say(denial_in_words(region, denial, allocation, frozen.get(region)))
 
 
 def suspension_in_words(suspension: Suspension) -> str:
@@ -84,10 +81,18 @@ def _say(text: str, style: str = "") -> None:
     out.print(text, style=style, highlight=False)
 
 
+def _shared(said: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
+    """Each text once, with the names of all that it is said of."""
+    names: dict[str, list[str]] = {}
+    for name, text in said:
+        names.setdefault(text, []).append(name)
+    return [(", ".join(all_), text) for text, all_ in names.items()]
+
+
 def _list(said: Iterable[tuple[str, str]]) -> None:
     """What does not fit into a line goes on below its own beginning."""
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold", max_width=_NAMES_WIDE)
     grid.add_column(overflow="fold")
     for name, text in said:
         grid.add_row(Text(f"{name}:"), Text(text))
@@ -101,7 +106,7 @@ def _about(one: Explained, frozen: Frozen | None) -> Iterable[str]:
     yield from ruling_in_words(one)
     parts = ((one.denied_high, "high"), (one.denied_low, "low"))
     if said := " and ".join(f"{_number(rate)} at {name}" for rate, name in parts if rate):
-        yield f"of what is denied per s, {said} priority"
+        yield f"of what is short per s, {said} priority"
 
 
 def rates_in_words(regions: Iterable[Explained]) -> str:
@@ -111,7 +116,7 @@ def rates_in_words(regions: Iterable[Explained]) -> str:
         return ""
     shortest, longest = (f"{span:.2g}" if span < 99.5 else f"{span:,.0f}" for span in (min(known), max(known)))
     span = shortest if shortest == longest else f"{shortest} to {longest}"
-    return f"per s: over the {span} s of each region's last report; what was denied before is not in it"
+    return f"per s: over the {span} s of each region's last report; what was short before is not in it"
 
 
 def next_in_words(found: Explanation) -> str:
@@ -130,7 +135,7 @@ def left_alone_in_words(found: Explanation) -> str:
 
 
 def in_words(allocation: Allocation) -> str:
-    limit = "unlimited" if allocation.unlimited else f"limit {allocation.limit:,}"
+    limit = "unlimited" if allocation.unlimited else f"limit {allocation.limit:,}{_kind_in_words(allocation)}"
     pool = allocation.pool
     rest = f"{pool:,} in the pool" if pool >= 0 else f"{-pool:,} above it still to be given back"
     retired = f", {allocation.retired_units:,} retired with evicted regions" if allocation.retired else ""
@@ -138,6 +143,27 @@ def in_words(allocation: Allocation) -> str:
     fills = (("normal", policy.normal_fill_percent), ("low", policy.low_fill_percent))
     kept = "".join(f", {name} priority may fill {percent} %" for name, percent in fills if percent < 100)
     return f"{limit}, {rest}{retired}{kept}"
+
+
+def _kind_in_words(allocation: Allocation) -> str:
+    policy = allocation.policy
+    if allocation.kind is Kind.CONSUMABLE:
+        return f" per {policy.calendar.period.value} ({policy.calendar.time_zone})"
+    refill = policy.refill
+    return "" if refill is None else f", refilled by {refill.amount:,} per {refill.interval_s:,} s"
+
+
+def policy_in_words(key: QuotaKey, allocation: Allocation) -> Iterator[str]:
+    """What of the quota's policy decides whether a request is denied, whatever is free."""
+    policy = allocation.policy
+    if not policy.admission_open:
+        yield f"admission is closed: nothing is admitted until `regionquota quota suspend {named(key)} --undo`"
+    if policy.enforcement is not Enforcement.HARD:
+        yield f"enforcement is {policy.enforcement.value}: what does not fit is admitted, and counted as overage"
+    elif policy.enforced_percent < 100:
+        yield f"{policy.enforced_percent} % of the requests are held to the limit, the others are admitted in any case"
+    if policy.max_single is not None:
+        yield f"one request may hold {policy.max_single:,} at most"
 
 
 def pool_in_words(allocation: Allocation, found: Explanation) -> str:
@@ -155,31 +181,60 @@ def frozen_in_words(frozen: Frozen) -> str:
     return f"by {frozen.by} since {write_time(frozen.since)}: {frozen.why}"
 
 
-def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
-    """`denial` as `last_denial` of the HTTP API; what is said of the limit and of the region is as of now."""
-    words = _WORDS.get(denial["reason"], denial["reason"]).format(**denial)
-    if denial["reason"] == "OVER_LIMIT":
-        rules = allocation.policy.regions.get(region, NO_RULES)
-        if rules.cap is not None and denial["slice"] >= rules.cap:
-            words += f", which is all that its cap {rules.cap:,} lets it own"
-        else:
-            words += _elsewhere(region, denial, allocation, is_frozen=is_frozen)
-    priority = denial.get("priority", "normal")  # a server of an older release says none
-    asked = "" if priority == "normal" else f" a request of {priority} priority"
-    return f"{region} last denied{asked} at {denial['at']}: {words}"
+def denial_in_words(region: Region, denial: Mapping[str, Any], allocation: Allocation, frozen: Frozen | None) -> str:
+    """`denial` as `last_denial` of the HTTP API: what the caller was told, what else was so, what has changed since."""
+    told = denial.get("detail")
+    if told is None:
+        told = "{amount} asked for, {available} available in a slice of {slice} ({reason})".format(**denial)
+    said = [*_elsewhere(denial, frozen), *_changes(denial, allocation)] if "pool" in denial else [_whose(denial)]
+    return "; ".join([f'{region} last denied at {denial["at"]}: "{told}"', *said])
 
 
-def _elsewhere(region: Region, denial: Mapping[str, Any], allocation: Allocation, *, is_frozen: bool) -> str:
-    if denial["amount"] > allocation.limit and not allocation.unlimited:
-        return f"; it is more than the whole limit {allocation.limit:,}, so no region can grant it"
-    pool = denial["pool"]
-    if pool is None:
+def _whose(denial: Mapping[str, Any]) -> str:
+    line = denial["line"]
+    key = QuotaKey(line["tenant_id"], line["resource"], line["scope"])
+    return f"so says {key}, which is charged, too: regionquota explain {named(key)}"
+
+
+def _elsewhere(denial: Mapping[str, Any], frozen: Frozen | None) -> Iterator[str]:
+    pool, limit = denial["pool"], denial.get("limit")
+    if pool is None or denial["reason"] not in _FOR_WANT_OF_ROOM or (limit is not None and denial["amount"] > limit):
+        return  # no pool can serve that
+    if pool < 0:
+        yield f"{-pool:,} above the limit were still to be given back"
+    elif pool == 0:
+        yield "the pool was empty"
+    elif frozen is not None and frozen.since <= datetime.fromisoformat(denial["at"]).timestamp():
+        yield f"the pool held {pool:,}, out of its reach as it was frozen"
+    elif not denial.get("takes_part", True):
+        yield f"the pool held {pool:,}, out of its reach as it was frozen, draining or evicted"
+    else:
+        yield f"the pool held {pool:,}{_of_which(denial, pool)}"
+
+
+def _of_which(denial: Mapping[str, Any], pool: int) -> str:
+    reach = denial.get("pool_within_reach")
+    if reach is None:
         return ""
-    if pool > 0 and is_frozen:
-        return f", and the pool's {pool:,} are out of reach while the region is frozen"
-    lacking = sorted(below_floor(allocation) - {region})
-    kept = f", of which is kept what {', '.join(lacking)} still lacks of a floor" if pool > 0 and lacking else ""
-    return f", and the pool held {max(0, pool):,}{kept}"
+    if reach == pool:
+        return ", which it claims from for the next try"
+    lacking = ", ".join(denial["below_floor"])
+    rest = f"kept for what {lacking} lacked of a floor" if lacking else "beyond its cap"
+    return f", {reach:,} of it within its reach: the rest was {rest}"
+
+
+def _changes(denial: Mapping[str, Any], allocation: Allocation) -> Iterator[str]:
+    now = None if allocation.unlimited else allocation.limit
+    if "limit" not in denial:
+        yield "a server of an older release, it does not say what the limit was"
+    elif denial["limit"] != now:
+        yield f"the limit was {_limit(denial['limit'])} then, it is {_limit(now)} now"
+    elif denial["generation"] != allocation.policy.generation:
+        yield "the quota's policy was changed since"
+
+
+def _limit(limit: int | None) -> str:
+    return "unlimited" if limit is None else f"{limit:,}"
 
 
 def _last_denied(region: Region, denials: Mapping[Region, Any], now: float) -> str:

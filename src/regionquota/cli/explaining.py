@@ -12,15 +12,24 @@ import typer
 from regionquota.bootstrap.coordinator import policy_of
 from regionquota.bootstrap.operator import operator
 from regionquota.cli.explained import pool_in_words, show
-from regionquota.cli.frame import ConfigOption, JsonOption, ScopeOption, command, configuration, print_json, quota_key
+from regionquota.cli.frame import (
+    ConfigOption,
+    JsonOption,
+    ScopeOption,
+    command,
+    configuration,
+    print_json,
+    quota_key,
+    unknown_quota,
+)
 from regionquota.cli.region_servers import RegionServer, region_servers
 from regionquota.config import Config
 from regionquota.coordinator.rounds import period_left, state_of
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Demand, needs_of
-from regionquota.core.explaining import Explanation, explain
+from regionquota.core.explaining import Explanation, explain, lasts
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey, Region
-from regionquota.errors import InvalidRequest, Unavailable
+from regionquota.errors import Unavailable
 from regionquota.http.decoding import write_time
 from regionquota.ports import RegionRecord, Suspension
 
@@ -41,7 +50,7 @@ async def why(
     async with operator(settings) as connected:
         revision, allocation = await connected.allocations.read(key)
         if allocation is None:
-            raise InvalidRequest("resource", f"there is no quota {key}")
+            raise unknown_quota(key)
         records = {name: stored.record for name, stored in (await connected.directory.regions()).items()}
         words = [(region, word) for region, word in await connected.directory.demand() if word.key == key]
         suspension = (await connected.directory.suspensions()).get(tenant)
@@ -107,7 +116,8 @@ def _plain(
         "retired": allocation.retired_units,
         "suspended": None if suspension is None else {"since": write_time(suspension.since), "why": suspension.why},
         "regions": [
-            asdict(one) | {"situation": one.situation.name, "why": one.situation.value} for one in found.regions
+            asdict(one) | {"situation": one.situation.name, "why": one.situation.value, "lasts": lasts(one)}
+            for one in found.regions
         ],
         "next": {
             "grants": dict(found.next.grants),

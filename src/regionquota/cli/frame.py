@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regionquota.config import Config, load
-from regionquota.core.quota import QuotaKey
+from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey
 from regionquota.dev import DEPLOYMENT_FILE, default_data_dir
 from regionquota.errors import ConfigError, InvalidRequest, RegionQuotaError
 from regionquota.http.decoding import check_identifier
@@ -66,8 +66,25 @@ def quota_key(tenant: str, resource: str, scope: str) -> QuotaKey:
     return QuotaKey(*(check_identifier(field, value) for field, value in named))
 
 
+def named(key: QuotaKey) -> str:
+    """As arguments of a command."""
+    return f"{key.tenant} {key.resource}" + ("" if key.scope == GLOBAL_SCOPE else f" --scope {key.scope}")
+
+
+def unknown_quota(key: QuotaKey) -> RegionQuotaError:
+    return RegionQuotaError(
+        f"unknown quota {key}: regionquota quota list shows what there is, "
+        f"regionquota quota set {named(key)} LIMIT makes it"
+    )
+
+
 def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A coroutine as a command. What is expected to go wrong is one line on standard error, and exit status 1."""
+    """A coroutine as a command. What is expected to go wrong is one line on standard error, and an exit status.
+
+    2 is wrong input or configuration: another command line is needed, and the error says what it takes, or names all
+    that there is to choose from. 1 is all else: among it a quota, reservation or case that was named well and is not
+    there.
+    """
 
     @wraps(work)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -19,6 +19,7 @@ from regionquota.cli.frame import (
     print_json,
     print_table,
     quota_key,
+    unknown_quota,
     warn,
 )
 from regionquota.core.allocation import UNLIMITED, Allocation, LimitSource, VersionedLimit
@@ -190,7 +191,7 @@ async def remove(
         except InvalidRequest as error:
             raise RegionQuotaError(str(error)) from None  # nothing is wrong with what was asked
     if not removed:
-        raise _unknown(key)
+        raise unknown_quota(key)
     if json:
         print_json({"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope, "removed": True})
     else:
@@ -211,7 +212,7 @@ async def get(
     async with operator(configuration(config)) as connected:
         revision, allocation = await connected.allocations.read(key)
     if allocation is None:
-        raise _unknown(key)
+        raise unknown_quota(key)
     if json:
         print_json(_describe(Stored(key, revision, allocation)))
         return
@@ -266,10 +267,12 @@ async def list_(
 
 
 async def _set(key: QuotaKey, source: LimitSource | None, fields: dict[str, Any], config: Path | None) -> Stored:
-    """`source` None: whichever there is."""
+    """`source` None: whichever there is of a quota that must exist."""
     policies.check(fields if source is None else {**fields, "source": source.value})
     async with operator(configuration(config)) as connected:
         _, known = await connected.allocations.read(key)
+        if known is None and (source is None or fields.get("limit", ...) is None):
+            raise unknown_quota(key)
         if source is None:
             source = LimitSource.OVERRIDE if known is not None and known.plan is None else LimitSource.PLAN
         body = policies.complete({**fields, "scope": key.scope, "source": source.value}, known, source)
@@ -315,12 +318,6 @@ async def _version(allocations: AllocationStore, limit: policies.NamedLimit) -> 
     _, known = await allocations.read(QuotaKey(limit.tenant_id, limit.resource, limit.scope))
     word = policies.word_of(known, LimitSource(limit.source))
     return 1 if word is None else word.version + 1
-
-
-def _unknown(key: QuotaKey) -> RegionQuotaError:
-    return RegionQuotaError(
-        f"unknown quota {key}: set one with regionquota quota set {key.tenant} {key.resource} LIMIT"
-    )
 
 
 def _allocation(stored: Stored) -> Allocation:

@@ -14,7 +14,7 @@ from regionquota.cli.region_servers import RegionServer, expect
 from regionquota.config import Config
 from regionquota.core.allocation import Allocation
 from regionquota.core.quota import Kind, QuotaKey, Region
-from regionquota.errors import InvalidRequest, UnreadableDocument
+from regionquota.errors import InvalidRequest, RegionQuotaError, UnreadableDocument
 from regionquota.ports import AllocationStore
 from regionquota.simulator.live import PERIODS_S, Live
 
@@ -50,7 +50,7 @@ _FILLS: Final = ("normal_fill_percent", "low_fill_percent")
 async def look(config: Config, wanted: Wanted) -> Live:
     """Limits, slices and usage from the region's server, demand from what the regions report to etcd.
 
-    Raises `InvalidRequest`, `Unavailable`.
+    Raises `InvalidRequest`, `RegionQuotaError` where there is no such quota, `Unavailable`.
     """
     server = wanted.url.rstrip("/")
     named = quota_key(wanted.tenant or "any", wanted.resource or "any", wanted.scope)
@@ -162,7 +162,7 @@ async def _quota(url: str, key: QuotaKey) -> dict[str, Any]:
         server = RegionServer("the region's server", url, http)
         said = expect(*await server.call("GET", path, query={"resource": key.resource, "scope": key.scope}))
     if not said["quotas"]:
-        raise InvalidRequest("tenant", f"{url} knows no quota {key}")
+        raise RegionQuotaError(f"{url} knows no quota {key}: regionquota quota list shows what there is")
     found: dict[str, Any] = said["quotas"][0]
     if found["kind"] != Kind.CONSUMABLE or found["limit"] is None:
         raise InvalidRequest("resource", f"{key} is {found['kind']}: only consumable quotas with a limit are simulated")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from regionquota.client.answers import Reservation
+from regionquota.client.arguments import check_integer
 from regionquota.client.calls import Calls, Priority
 from regionquota.client.errors import Denied, QuotaError, Unavailable
 
@@ -60,8 +61,7 @@ class Block:
         ttl_s: int,
         priority: Priority = "normal",
     ) -> None:
-        if size < 1:
-            raise ValueError(f"size must be 1 or more, got {size}")
+        check_integer("size", size, 1)
         self._calls = calls
         self._tenant_id = tenant_id
         self._resource = resource
@@ -87,8 +87,7 @@ class Block:
 
         Raises `Denied` where the limit has no room for them, and `QuotaError` of any other kind: then none are used.
         """
-        if units < 1:
-            raise ValueError(f"units must be 1 or more, got {units}")
+        check_integer("units", units, 1)
         since = self._loop.time()
         if self._hand_out(units):
             return

@@ -10,6 +10,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from regionquota.client.answers import Adjusted, Reservation, read, refusal
+from regionquota.client.arguments import check_integer, check_reservation, check_text
 from regionquota.client.errors import NotFound
 from regionquota.client.transport import Transport
 
@@ -44,10 +45,7 @@ class Calls:
         connections: int = 100,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        urls = [urls] if isinstance(urls, str) else list(urls)
-        if not urls:
-            raise ValueError("urls must name at least one server")
-        self._transport = Transport(urls, attempt_s=attempt_s, connections=connections, headers=headers)
+        self._transport = Transport(_listed(urls), attempt_s=attempt_s, connections=connections, headers=headers)
         self._deadline_s = deadline_s
         self._settling: set[asyncio.Task[Any]] = set()
 
@@ -82,6 +80,8 @@ class Calls:
 
         Raises `Denied`, after waiting up to `wait_ms` for room, and `QuotaError` of any other kind.
         """
+        check_text("tenant_id", tenant_id)
+        check_integer("wait_ms", wait_ms, 0)
         body: dict[str, Any] = {
             "request_id": request_id or new_id(),
             "tenant_id": tenant_id,
@@ -115,10 +115,13 @@ class Calls:
         return await self._settle(reservation, "extend", {"ttl_s": ttl_s})
 
     async def status(self, reservation: Reservation) -> Reservation:
+        check_reservation(reservation)
         return await self._get(_path(reservation), reservation.tenant_id)
 
     async def find(self, tenant_id: str, request_id: str) -> Reservation | None:
         """What became of a reserve whose answer was lost."""
+        check_text("tenant_id", tenant_id)
+        check_text("request_id", request_id)
         try:
             return await self._get(
                 f"/v1/reservations?{urlencode({'tenant_id': tenant_id, 'request_id': request_id})}", tenant_id
@@ -137,6 +140,7 @@ class Calls:
         request_id: str | None = None,
     ) -> Adjusted:
         """Change what is used: below 0 for what was deleted. With `request_id` it may be repeated later."""
+        check_text("tenant_id", tenant_id)
         body = {
             "request_id": request_id or new_id(),
             "tenant_id": tenant_id,
@@ -160,6 +164,7 @@ class Calls:
             task.exception()  # perhaps nobody waits for it any more
 
     async def _settle(self, reservation: Reservation, event: str, body: Mapping[str, Any]) -> Reservation:
+        check_reservation(reservation)
         path = f"{_path(reservation)}/{event}"
         return await self._post(path, body, Reservation, affinity=reservation.tenant_id)
 
@@ -184,6 +189,17 @@ class Calls:
         if status not in {200, 201}:
             raise refusal(status, raw)
         return read(kind, raw)
+
+
+def _listed(urls: str | Sequence[str]) -> Sequence[str]:
+    """Raises `TypeError` or `ValueError`."""
+    if isinstance(urls, str):
+        return [urls]
+    if not isinstance(urls, Sequence) or not all(isinstance(url, str) for url in urls):
+        raise TypeError(f"urls must be a URL or a list of them, got {ascii(urls)[:80]}")
+    if not urls:
+        raise ValueError("urls must name at least one server")
+    return urls
 
 
 def new_id() -> str:

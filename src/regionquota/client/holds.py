@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 from regionquota.client.answers import Reservation
+from regionquota.client.arguments import check_integer
 from regionquota.client.calls import Calls
 from regionquota.client.errors import QuotaError
 
@@ -20,8 +21,7 @@ class Hold:
 
     def use(self, amount: int) -> None:
         """What the work really took; 0 gives all back. Without a word all that was reserved is charged."""
-        if amount < 0:
-            raise ValueError(f"amount must be 0 or more, got {amount}")
+        check_integer("amount", amount, 0)
         self._used = amount
 
     async def start(self, operation_id: str) -> None:

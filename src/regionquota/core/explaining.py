@@ -9,6 +9,8 @@ import msgspec
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
+from regionquota.core.filling import Wish
+from regionquota.core.floors_and_caps import floors_in_force
 from regionquota.core.forecast import together
 from regionquota.core.quota import Region
 from regionquota.core.rebalancing import (
@@ -19,6 +21,7 @@ from regionquota.core.rebalancing import (
     pool_target,
     sizes,
     smallest_moves,
+    taking_part,
     totals,
     weighed,
     wishes_of,
@@ -31,10 +34,16 @@ class Situation(StrEnum):
 
     FROZEN = "frozen: keeps what it has, until it shows a sign of life or an operator thaws it"
     UNKNOWN = "not a region that takes part: keeps what it has"
-    SILENT = "has reported nothing of this quota: keeps what it has"
+    UNLIMITED = "unlimited: everything is admitted, whatever the slice is"
+    UNUSED = "owns nothing, and its last report asks for nothing: gets some as soon as somebody asks"
+    SILENT = "has said nothing of this quota in its last report: keeps what it has"
+    SILENT_WITH_FLOOR = (
+        "has said nothing of this quota in its last report: keeps what it has, and gets more only towards its floor"
+    )
     DRAINING = "draining: keeps what it uses, the rest goes to the others"
     COLLECTING = "even what is in use exceeds the limit: gives back what it does not use"
     USED_UP = "all that there is is in use: gets what others give back, as it is given back"
+    FLOORS = "what is not in use goes to the floors that the quota has in regions, before anybody gets what is wanted"
     SCARCE = (
         "not everybody can have what they want: what is not in use is shared by weight, up to what each wants; what is "
         "wanted at high priority comes first, and at low priority last"
@@ -66,7 +75,7 @@ class Explained:
 
     `expected` is learnt: units per second over the next hours, 0 if nothing is known of it. `rate` and the denied ones
     are of the last `seconds` that the region reported. `own_weight` is the quota's for the region, if it has one;
-    `weight` what counts.
+    `weight` what counts. Of `floor` so much counts as `floor_in_force`. `largest` was asked for at once.
     """
 
     region: Region
@@ -86,6 +95,8 @@ class Explained:
     expected: float | None = None
     seconds: float | None = None
     own_weight: int | None = None
+    floor_in_force: int = 0
+    largest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,13 +140,10 @@ def explain(
 
     wishes = wishes_of(allocation, needs, regions, policy, round_s, period_s)
     aims = sizes(allocation, wishes, policy)
-    total = totals(allocation, {region: wish.raised for region, wish in wishes.items()})
-    wants = total.wants
     pool = pool_target(allocation.limit, wishes.values(), policy)
-    if any(wish.tiers for wish in wishes.values()):
-        wants += pool  # which is left to claims before all have what they want
-    shared = _shared(total.capacity, total.floors, wants)
+    shared = _shared(allocation, wishes, pool)
     states = weighed(regions, allocation.policy.regions)
+    floors = floors_in_force(allocation, taking_part(states))
     found = []
     for region in sorted({*allocation.slices, *regions}):
         state, need, wish = states.get(region), needs.get(region), wishes.get(region)
@@ -143,7 +151,7 @@ def explain(
         found.append(
             Explained(
                 region=region,
-                situation=_situation(state, need, shared),
+                situation=_situation(state, need, shared, wish, allocation.slice_of(region)),
                 slice=allocation.slice_of(region),
                 weight=0 if state is None else state.weight,
                 in_use=None if need is None else need.in_use,
@@ -159,6 +167,8 @@ def explain(
                 expected=None if need is None else need.expected,
                 seconds=None if need is None else need.seconds,
                 own_weight=rules.weight,
+                floor_in_force=floors.get(region, 0),
+                largest=None if need is None else need.largest,
             )
         )
     return Explanation(
@@ -186,10 +196,13 @@ def _each_less(allocation: Allocation, region: Region) -> Iterator[tuple[Rule, i
 
 def ruling_in_words(one: Explained) -> list[str]:
     """Which rules of the quota decide the size, and whether the floor is met."""
-    said = [_in_words(ruling, one) for ruling in one.rulings]
+    if one.situation is Situation.UNLIMITED:
+        return []
     bound = one.situation not in (Situation.DRAINING, Situation.FROZEN)
-    if bound and one.size is not None and one.size < one.floor:
-        said.append(f"its floor {one.floor:,} does not fit beside what is in use and the floors of the others")
+    unmet = bound and one.size is not None and one.size < one.floor
+    said = [_in_words(ruling, one) for ruling in one.rulings if not (unmet and ruling.rule is Rule.FLOOR)]
+    if unmet:
+        said.append(_unmet_in_words(one))
     return said
 
 
@@ -202,25 +215,50 @@ def _in_words(ruling: Ruling, one: Explained) -> str:
     return f"its {ruling.rule} {ruling.value:,} decides: without it {ruling.without:,}"
 
 
-def _shared(capacity: int, floors: int, wants: int) -> Situation:
-    if capacity <= floors:
-        return Situation.USED_UP if capacity == floors else Situation.COLLECTING
-    return Situation.SCARCE if capacity <= wants else Situation.CONTENT
+def _unmet_in_words(one: Explained) -> str:
+    reasons = []
+    if one.floor_in_force < one.floor:
+        reasons.append(f"only {one.floor_in_force:,} of it count, as the floors of all regions are above the limit")
+    if one.size is not None and one.size < one.floor_in_force:
+        reasons.append(f"there is room for {one.size:,} beside what the others use, or have as a floor")
+    without = [ruling.without for ruling in one.rulings if ruling.rule is Rule.FLOOR]
+    what_if = f"; without it the next size is {without[0]:,}" if without else ""
+    return f"its floor {one.floor:,} is not met: {', and '.join(reasons)}{what_if}"
 
 
-def _situation(state: RegionState | None, need: Need | None, shared: Situation) -> Situation:
+def _shared(allocation: Allocation, wishes: Mapping[Region, Wish], pool: int) -> Situation:
+    """Of whoever takes part."""
+    if allocation.unlimited:
+        return Situation.UNLIMITED
+    total = totals(allocation, {region: wish.raised for region, wish in wishes.items()})
+    if total.capacity <= total.floors:
+        return Situation.USED_UP if total.capacity == total.floors else Situation.COLLECTING
+    if total.capacity <= sum(max(wish.floor, wish.least) for wish in wishes.values()):
+        return Situation.FLOORS
+    # Where priorities matter the pool is left to claims before all have what they want.
+    kept = pool if any(wish.tiers for wish in wishes.values()) else 0
+    return Situation.SCARCE if total.capacity <= total.wants + kept else Situation.CONTENT
+
+
+def _situation(
+    state: RegionState | None, need: Need | None, shared: Situation, wish: Wish | None, owned: int
+) -> Situation:
     if state is None:
         return Situation.UNKNOWN
     if state.frozen:
         return Situation.FROZEN
-    if need is None:
-        return Situation.SILENT
-    return Situation.DRAINING if state.draining else shared
+    if state.draining:
+        return Situation.DRAINING
+    if need is not None or shared is Situation.UNLIMITED:
+        return shared
+    if wish is not None:
+        return Situation.SILENT_WITH_FLOOR
+    return Situation.SILENT if owned else Situation.UNUSED
 
 
 def lasts(one: Explained) -> float | None:
     """Seconds until the region runs out, at the rate at which it is asked; None where it does not."""
     asked = (one.rate or 0.0) + (one.denied or 0.0)
-    if one.in_use is None or asked <= 0:
+    if one.in_use is None or asked <= 0 or one.situation is Situation.UNLIMITED:
         return None
     return max(0, one.slice - one.in_use) / asked if math.isfinite(asked) else 0.0

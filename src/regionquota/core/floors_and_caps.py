@@ -18,9 +18,9 @@ def floors_in_force(allocation: Allocation, takes_part: TakesPart = lambda _: Tr
     return floors if total <= limit else {region: limit * floor // total for region, floor in floors.items()}
 
 
-def below_floor(allocation: Allocation) -> frozenset[Region]:
+def below_floor(allocation: Allocation, takes_part: TakesPart = lambda _: True) -> frozenset[Region]:
     """The regions that own less than their floor."""
-    floors = floors_in_force(allocation)
+    floors = floors_in_force(allocation, takes_part)
     return frozenset(region for region, floor in floors.items() if allocation.slice_of(region) < floor)
 
 

@@ -6,9 +6,10 @@ from regionquota.core.commands import Adjusted, Granted, Metered
 from regionquota.core.counter import Counter
 from regionquota.core.periods import period_end
 from regionquota.core.policy import QuotaPolicy
-from regionquota.core.quota import Kind
+from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.core.reservation import Line, Reservation
 from regionquota.core.slice import Holding
+from regionquota.http import problems
 from regionquota.http.decoding import write_time
 from regionquota.http.problems import Answer
 from regionquota.ports import Stored
@@ -145,7 +146,7 @@ def policy(kind: Kind, policy: QuotaPolicy) -> dict[str, Any]:
     return fields
 
 
-def usage(holding: Holding, stored: Stored | None, denial: Denial | None = None) -> dict[str, Any]:
+def usage(holding: Holding, stored: Stored | None, denial: Denial | None, region: Region) -> dict[str, Any]:
     """`global`: what this region last heard of the whole quota, null if it never did; `last_denial`: this server's."""
     counter = holding.counter
     end = period_end(holding.kind, holding.epoch, holding.policy.calendar)
@@ -165,20 +166,43 @@ def usage(holding: Holding, stored: Stored | None, denial: Denial | None = None)
         "over_limit_by": 0 if holding.unlimited else _over_limit_by(counter, stored),
         "period_end": None if end is None else write_time(end.timestamp()),
         "global": None if stored is None else whole(stored),
-        "last_denial": None if denial is None else _denial(denial),
+        "last_denial": None if denial is None else _last_denial(denial, holding.key, region),
     }
 
 
-def _denial(denial: Denial) -> dict[str, Any]:
-    return {
+def _last_denial(denial: Denial, of: QuotaKey, region: Region) -> dict[str, Any]:
+    """`detail` is what the caller was told; all of it is as it was then. `line` has denied it: what is charged with the
+    quota `of`, perhaps, and then that quota's balances are told there.
+    """
+    answer, key = denial.answer, denial.answer.holding.key
+    said = {
         "at": write_time(denial.at),
-        "reason": denial.reason,
-        "priority": denial.priority,
-        "amount": denial.amount,
-        "kept": denial.kept,
-        "available": denial.available,
-        "slice": denial.slice,
-        "pool": denial.pool,
+        "reason": answer.reason.value,
+        "detail": problems.why(answer, region, of.tenant),
+        "line": {"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope},
+        "priority": answer.priority.value,
+        "amount": answer.amount,
+    }
+    return said | _balances(denial) if key == of else said
+
+
+def _balances(denial: Denial) -> dict[str, Any]:
+    holding, pool = denial.answer.holding, denial.pool
+    said: dict[str, Any] = {
+        "kept": denial.answer.kept,
+        "available": holding.counter.available,
+        "slice": holding.slice,
+        "limit": None if holding.unlimited else holding.limit,
+        "generation": holding.policy.generation,
+        "pool": None,
+    }
+    if pool is None:
+        return said
+    return said | {
+        "pool": pool.units,
+        "pool_within_reach": pool.within_reach,
+        "takes_part": pool.takes_part,
+        "below_floor": sorted(pool.below_floor),
     }
 
 

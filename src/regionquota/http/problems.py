@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from regionquota.core.commands import Denied, DenyReason, Forbidden, RequestConflict, Suspended, UnknownQuota
 from regionquota.core.policy import Priority
+from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey
 from regionquota.core.region_rules import NO_RULES
 from regionquota.errors import InvalidRequest, StaleVersion, Unavailable
 
@@ -112,7 +113,7 @@ def denied(outcome: Denied, region: str, tenant: str) -> Answer:
         "retry_after_s": _retry_after(outcome),
     }
     if key.tenant != tenant:
-        return problem(429, "denied", _TITLES[outcome.reason], f"{key.resource} ({key.scope}) has no room", **members)
+        return problem(429, "denied", _TITLES[outcome.reason], why(outcome, region, tenant), **members)
     members |= {
         "available": outcome.free,
         "kept_for_higher_priority": outcome.kept,
@@ -121,7 +122,7 @@ def denied(outcome: Denied, region: str, tenant: str) -> Answer:
         "debt": counter.debt,
         "revision": holding.revision,
     }
-    return problem(429, "denied", _TITLES[outcome.reason], _why(outcome, region), **members)
+    return problem(429, "denied", _TITLES[outcome.reason], why(outcome, region, tenant), **members)
 
 
 _TITLES: Final = {
@@ -134,14 +135,18 @@ _TITLES: Final = {
 }
 
 
-def _why(outcome: Denied, region: str) -> str:
+def why(outcome: Denied, region: str, tenant: str) -> str:
+    """Names balances only to `tenant` whose they are."""
     holding = outcome.holding
-    resource, policy, debt = holding.key.resource, holding.policy, holding.counter.debt
+    resource, policy, debt = _named(holding.key), holding.policy, holding.counter.debt
+    if holding.key.tenant != tenant:
+        return f"{holding.key.resource} ({holding.key.scope}) has no room"
     match outcome.reason:
         case DenyReason.ADMISSION_CLOSED:
-            return f"admission to {resource} is closed: what is held is still settled"
+            return f"admission to {resource} is closed, what is held is still settled: an operator has to open it"
         case DenyReason.MAX_SINGLE_RESERVATION:
-            return f"{outcome.amount} of {resource} asked for, one reservation may hold {policy.max_single}"
+            most = policy.max_single
+            return f"{outcome.amount} of {resource} asked for, one reservation may hold {most}: ask for less"
         case DenyReason.IN_DEBT:
             return f"{region} owes {debt} of {resource}: nothing is admitted until it is repaid"
         case DenyReason.OVERDRAFT_EXCEEDED:
@@ -159,9 +164,13 @@ def _why(outcome: Denied, region: str) -> str:
             assert_never(outcome.reason)
 
 
+def _named(key: QuotaKey) -> str:
+    return key.resource if key.scope == GLOBAL_SCOPE else f"{key.resource} ({key.scope})"
+
+
 def _does_not_fit(outcome: Denied, region: str) -> str:
     holding, named = outcome.holding, outcome.priority.value
-    resource = holding.key.resource
+    resource = _named(holding.key)
     guaranteed = holding.counter.available - outcome.room
     priority = "" if outcome.priority is Priority.NORMAL else f" at {named} priority"
     reserved = f", none of it at {named} priority," if outcome.room and not outcome.free else ""
@@ -170,13 +179,14 @@ def _does_not_fit(outcome: Denied, region: str) -> str:
     capped = "" if cap is None or holding.slice < cap else f"; its cap lets {region} own no more than {cap}"
     return (
         f"{outcome.amount} of {resource} asked for{priority}, {outcome.room} available{reserved}{guarantees} "
-        f"in the slice of {holding.slice} that {region} holds of the limit {holding.limit}{capped}"
+        f"in the slice of {holding.slice} that {region} holds of the limit {holding.limit}{capped}. "
+        f"Wait with wait_ms, ask for less, or come back in {_retry_after(outcome)} s"
     )
 
 
 def _kept(outcome: Denied, region: str) -> str:
     holding, named = outcome.holding, outcome.priority.value
-    resource, field_ = holding.key.resource, f"{named}_fill_percent"
+    resource, field_ = _named(holding.key), f"{named}_fill_percent"
     percent = getattr(holding.policy, field_)
     asked = f"{outcome.amount} of {resource} asked for at {named} priority"
     most = holding.policy.may_fill(holding.limit, outcome.priority)

@@ -43,7 +43,7 @@ class QuotaApi:
             if stored.key not in held and stored.allocation is not None:
                 held[stored.key] = _unused_here(stored, now)
         wanted = [
-            answers.usage(holding, self._follower.known(key), self._service.denials.last(key))
+            answers.usage(holding, self._follower.known(key), self._service.denials.last(key), self._region)
             for key, holding in sorted(held.items())
             if resource in (None, key.resource) and scope in (None, key.scope)
         ]

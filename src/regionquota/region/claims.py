@@ -7,12 +7,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from regionquota.core.floors_and_caps import TakesPart, room_below_cap, within_reach
+from regionquota.core.floors_and_caps import TakesPart, below_floor, room_below_cap, within_reach
 from regionquota.core.quota import MAX_AMOUNT, QuotaKey, Region
 from regionquota.core.slice import Holding
 from regionquota.errors import EtcdUnavailable, Unavailable, WentBackwards
 from regionquota.loops import each
 from regionquota.ports import AllocationStore, Clock, RegionStore, Stored
+from regionquota.region.denials import Pool
 from regionquota.region.follower import Follower
 from regionquota.region.steps import Step, claim
 
@@ -214,6 +215,15 @@ class Claims:
         if allowed:
             self._on_claim(total)
         return total, step
+
+    def pool(self, key: QuotaKey) -> Pool | None:
+        """What this region may have of it now; None: nothing was heard of the quota."""
+        stored = self._follower.known(key)
+        if stored is None or stored.allocation is None:
+            return None
+        known, takes_part = stored.allocation, self._allowed()
+        reach = within_reach(known, self._me, self._takes_part) if takes_part else 0
+        return Pool(known.pool, reach, takes_part, below_floor(known, self._takes_part) - {self._me})
 
     def _within_reach(self, key: QuotaKey) -> int:
         """Of the pool, as last heard of."""

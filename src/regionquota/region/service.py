@@ -124,7 +124,9 @@ class RegionService:
             return Suspended(tenant, why)  # who was granted before it may still learn what became of that
         command = self._reserve_of(asked)
         outcome = await self._conclude(command, await self._submit(command, bucket_of(tenant)))
-        return outcome if wait_s == 0 else await self._wait_for_room(command, outcome, wait_s)
+        if wait_s:
+            outcome = await self._wait_for_room(command, outcome, wait_s)
+        return self._noted(command, outcome)
 
     async def _wait_for_room(self, command: Reserve, outcome: Outcome, wait_s: float) -> Outcome:
         """Try again whenever there may be some. What a quota refuses is counted as its demand when it first does."""
@@ -160,7 +162,7 @@ class RegionService:
         try:
             if isinstance(outcome, BaseException):
                 raise outcome
-            return await self._conclude(command, outcome)
+            return self._noted(command, await self._conclude(command, outcome))
         except Unavailable as error:
             return error
 
@@ -190,18 +192,17 @@ class RegionService:
                     self._meter.granted(line.key, line.amount)
                 if not self._is_shard(holding):
                     self.watch_headroom(holding)
-            case Denied():
-                self._note(outcome)
-                if _may_pass(outcome):
-                    # What no headroom would let pass is no demand: it must not draw any here in vain.
-                    self._meter.denied(outcome.holding.key, outcome.amount, outcome.priority)
-                    self._ask_for(outcome)
+            case Denied() if _may_pass(outcome):
+                # What no headroom would let pass is no demand: it must not draw any here in vain.
+                self._meter.denied(outcome.holding.key, outcome.amount, outcome.priority)
+                self._ask_for(outcome)
         return outcome
 
-    def _note(self, denial: Denied) -> None:
-        known = self._follower.known(denial.holding.key)
-        pool = None if known is None or known.allocation is None else known.allocation.pool
-        self.denials.note(denial, self._clock.now(), pool)
+    def _noted(self, command: Reserve, answer: Outcome) -> Outcome:
+        """What a caller is told in the end. Planners reckon with more: who waits lacks something, too."""
+        if isinstance(answer, Denied):
+            self.denials.note(command.key, answer, self._clock.now(), self._claims.pool(answer.holding.key))
+        return answer
 
     def _ask_for(self, denial: Denied) -> None:
         holding = denial.holding
