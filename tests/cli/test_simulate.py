@@ -46,7 +46,7 @@ def run(*arguments: str) -> tuple[int, str]:
         (["--bins", "0"], "--bins"),
         (["--seed", "-1"], "--seed"),
         (["--set", "demand.bins"], "--set takes FIELD=VALUE"),
-        (["--set", "demand.bins=many"], "$.demand.bins"),
+        (["--set", "demand.bins=many"], 'demand.bins takes an integer from 1 to 100000, got "many"'),
         (["--trace", "/none.csv"], "cannot read /none.csv"),
         (["--html", "/none/page.html"], "cannot write /none/page.html"),
     ],

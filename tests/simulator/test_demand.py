@@ -6,8 +6,8 @@ from tests.simulator.scenarios import scenario, work_of
 from regionquota.core.policy import Priority
 from regionquota.errors import InvalidRequest
 from regionquota.simulator.demand import with_regions, workload
+from regionquota.simulator.reading import checked
 from regionquota.simulator.report import demand_by_bin
-from regionquota.simulator.scenario import checked
 
 SHAPES = ("follow_the_sun", "bursts", "drift", "idle_then_jump", "clients", "flat")
 

@@ -5,7 +5,7 @@ from tests.simulator.scenarios import work_of
 
 from regionquota.errors import InvalidRequest
 from regionquota.simulator.live import MAX_UNITS, Live, parse_duration, scenario_of
-from regionquota.simulator.scenario import otherwise
+from regionquota.simulator.reading import otherwise
 
 
 def live(**other: Any) -> Live:

@@ -26,8 +26,9 @@ from regionquota.simulator.demand import Workload, with_regions, workload
 from regionquota.simulator.live import parse_duration, scenario_of
 from regionquota.simulator.page import page
 from regionquota.simulator.policies import ABOUT
+from regionquota.simulator.reading import otherwise, read_scenario
 from regionquota.simulator.report import Figures, Report, report
-from regionquota.simulator.scenario import POLICIES, Scenario, otherwise, read_scenario
+from regionquota.simulator.scenario import POLICIES, Scenario
 from regionquota.simulator.side_by_side import SideBySide
 
 EXAMPLES: Final = (

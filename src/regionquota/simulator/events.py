@@ -30,7 +30,7 @@ def happenings(scenario: Scenario, regions: Sequence[str], seconds: float) -> Se
             ALL if event.region is None else regions.index(event.region),
             event.at_s,
             seconds if event.until_s is None else event.until_s,
-            event.weight,
+            event.weight or 0,
         )
         for event in scenario.events
     )
