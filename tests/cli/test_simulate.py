@@ -48,11 +48,30 @@ def run(*arguments: str) -> tuple[int, str]:
         (["--set", "demand.bins"], "--set takes FIELD=VALUE"),
         (["--set", "demand.bins=many"], 'demand.bins takes an integer from 1 to 100000, got "many"'),
         (["--trace", "/none.csv"], "cannot read /none.csv"),
+        (["--cut", "eu"], "--cut goes with --from-live: a file has [[events]]"),
+        (["--for", "1h"], "--for goes with --from-live"),
+        (["--from-live", "http://eu"], "give either a scenario's file, SCENARIO.toml, or --from-live URL"),
         (["--html", "/none/page.html"], "cannot write /none/page.html"),
     ],
 )
 def test_wrong_options_are_refused_by_name(file: str, options: list[str], says: str) -> None:
     code, output = run(file, *options)
+    assert 2 == code
+    assert says in " ".join(output.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ([], "give either a scenario's file"),
+        (["--from-live", "eu"], "--from-live takes the URL of a region's server"),
+        (["--from-live", "http://eu", "--trace", "t.csv"], "--trace goes with a scenario's file"),
+        (["--from-live", "http://127.0.0.1:9", "--policy", "best"], 'unknown policy "best"'),
+        (["--from-live", "http://127.0.0.1:9", "--for", "long"], "--for takes a time from 1s to 24h"),
+    ],
+)
+def test_what_is_live_is_refused_by_name_too(options: list[str], says: str) -> None:
+    code, output = run(*options)
     assert 2 == code
     assert says in " ".join(output.split())
 

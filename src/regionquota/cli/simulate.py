@@ -17,13 +17,15 @@ from regionquota.cli.frame import (
     out,
     print_json,
     print_table,
+    say,
 )
 from regionquota.cli.policies import rules_in_words
-from regionquota.cli.simulate_live import Wanted, look
+from regionquota.cli.simulate_live import Wanted, look, refuse_idle
+from regionquota.config import Config
 from regionquota.core.quota import GLOBAL_SCOPE
 from regionquota.errors import InvalidRequest
 from regionquota.simulator.demand import Workload, with_regions, workload
-from regionquota.simulator.live import parse_duration, scenario_of
+from regionquota.simulator.live import Live, parse_duration, scaled_down, scenario_of, units_for_one
 from regionquota.simulator.page import page
 from regionquota.simulator.policies import ABOUT
 from regionquota.simulator.reading import otherwise, read_scenario
@@ -37,6 +39,7 @@ EXAMPLES: Final = (
     "regionquota simulate --from-live http://127.0.0.1:8080 --cut eu --for 1h · "
     "Fields of a scenario, and of --set: docs/scenarios.md"
 )
+FOR: Final = "1h"
 _SAY_S: Final = 2.0
 
 
@@ -51,7 +54,7 @@ async def simulate_(
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same report.")] = None,
     bins: Annotated[int | None, typer.Option(min=1, max=100_000, help="Simulate only so many.")] = None,
-    say: Annotated[
+    otherwise_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="FIELD=VALUE", help="Otherwise than in the file: --set demand.bin_s=30."),
     ] = None,
@@ -60,7 +63,9 @@ async def simulate_(
         str | None, typer.Option(metavar="URL", help="Limits, slices and demand of what runs: a region's server.")
     ] = None,
     cut: Annotated[str | None, typer.Option(metavar="REGION", help="Live: what if it is cut off ...")] = None,
-    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="... for so long: 90s, 30m, 1h.")] = "1h",
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help=f"... for so long: 90s, 30m, 1h. Default: {FOR}.")
+    ] = None,
     tenant: Annotated[
         str | None, typer.Option(help="Live: whose quota. Default: the busiest that can be simulated.")
     ] = None,
@@ -73,33 +78,51 @@ async def simulate_(
 
     Exit status 1 if the product admitted more than the limit in any bin.
     """
+    live_only = {"--cut": cut, "--for": for_, "--tenant": tenant, "--resource": resource}
+    _refuse_mixed(scenario, trace, from_live, [name for name, given in live_only.items() if given is not None])
     if html is not None:
         _check_writable(html)
-    words = list(say or [])
+    chosen = _chosen(policy or POLICIES)
+    words = list(otherwise_ or [])
     words += [] if seed is None else [f"seed={seed}"]
     words += [] if bins is None else [f"demand.bins={bins}"]
-    if from_live is not None and scenario is None and trace is None:
-        for_s = parse_duration(for_)
-        live = await look(configuration(config), Wanted(from_live, tenant, resource, scope))
-        plain, assumed = scenario_of(live, cut, for_s)
-        wanted = otherwise(plain, words, from_live)
-        work = workload(wanted, Path(), assumed)
-    elif scenario is not None and from_live is None and (cut, tenant, resource) == (None, None, None):
+    if from_live is not None:
+        of_what = Wanted(from_live, tenant, resource, scope)
+        wanted, work = await _live(configuration(config), of_what, cut, parse_duration(for_ or FOR), words)
+    else:
+        assert scenario is not None
         wanted = with_regions(
             read_scenario(scenario, words, None if trace is None else trace.resolve()), scenario.parent
         )
         work = workload(wanted, scenario.parent)
-    else:
-        raise InvalidRequest(
-            "scenario",
-            "give a scenario's file, or --from-live URL: --trace goes with the one, --cut, --tenant and --resource "
-            "with the other",
-        )
-    _tell(await _play(wanted, work, policy), html, json=json)
+    _tell(await _play(wanted, work, chosen if policy else _chosen(wanted.policies)), html, json=json)
 
 
-async def _play(scenario: Scenario, work: Workload, policies: Sequence[str] | None) -> Report:
-    chosen = _chosen(policies or scenario.policies)
+def _refuse_mixed(scenario: Path | None, trace: Path | None, url: str | None, live_only: Sequence[str]) -> None:
+    if (scenario is None) == (url is None):
+        raise InvalidRequest("scenario", "give either a scenario's file, SCENARIO.toml, or --from-live URL")
+    if url is not None and trace is not None:
+        raise InvalidRequest("trace", "--trace goes with a scenario's file: --from-live has the demand that it sees")
+    if url is None and live_only:
+        raise InvalidRequest("scenario", f"{live_only[0]} goes with --from-live: a file has [[events]]")
+
+
+async def _live(
+    config: Config, of_what: Wanted, cut: str | None, for_s: float, words: Sequence[str]
+) -> tuple[Scenario, Workload]:
+    def as_scenario(live: Live) -> tuple[Scenario, Sequence[str]]:
+        plain, assumed = scenario_of(live, cut, for_s)
+        return otherwise(plain, words, of_what.url), assumed
+
+    live = await look(config, of_what, as_scenario)
+    wanted, assumed = as_scenario(live)
+    refuse_idle(live, wanted.demand.rates)
+    if (each := units_for_one(live, for_s)) > 1:
+        say("note:", "bold", scaled_down(live, each))
+    return wanted, workload(wanted, Path(), assumed)
+
+
+async def _play(scenario: Scenario, work: Workload, chosen: Sequence[str]) -> Report:
     outcomes = await SideBySide(scenario, work, _Progress(work.bins)).play(chosen)
     return report(scenario, work, outcomes, chosen)
 
