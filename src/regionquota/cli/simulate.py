@@ -1,5 +1,6 @@
 """regionquota simulate."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -18,6 +19,7 @@ from regionquota.cli.frame import (
     print_json,
     print_table,
     say,
+    warn,
 )
 from regionquota.cli.policies import rules_in_words
 from regionquota.cli.simulate_live import Wanted, look, refuse_idle
@@ -91,10 +93,7 @@ async def simulate_(
         wanted, work = await _live(configuration(config), of_what, cut, parse_duration(for_ or FOR), words)
     else:
         assert scenario is not None
-        wanted = with_regions(
-            read_scenario(scenario, words, None if trace is None else trace.resolve()), scenario.parent
-        )
-        work = workload(wanted, scenario.parent)
+        wanted, work = _from_file(scenario, words, None if trace is None else trace.resolve())
     _tell(await _play(wanted, work, chosen if policy else _chosen(wanted.policies)), html, json=json)
 
 
@@ -105,6 +104,15 @@ def _refuse_mixed(scenario: Path | None, trace: Path | None, url: str | None, li
         raise InvalidRequest("trace", "--trace goes with a scenario's file: --from-live has the demand that it sees")
     if url is None and live_only:
         raise InvalidRequest("scenario", f"{live_only[0]} goes with --from-live: a file has [[events]]")
+
+
+def _from_file(file: Path, words: Sequence[str], trace: Path | None) -> tuple[Scenario, Workload]:
+    plain = read_scenario(file, words, trace)
+    try:
+        wanted = with_regions(plain, file.parent)
+        return wanted, workload(wanted, file.parent)
+    except InvalidRequest as error:
+        raise InvalidRequest(error.field, f"{file}: {error}") from None
 
 
 async def _live(
@@ -123,6 +131,8 @@ async def _live(
 
 
 async def _play(scenario: Scenario, work: Workload, chosen: Sequence[str]) -> Report:
+    for warning in work.warnings:
+        warn(warning)
     outcomes = await SideBySide(scenario, work, _Progress(work.bins)).play(chosen)
     return report(scenario, work, outcomes, chosen)
 
@@ -147,8 +157,9 @@ def _chosen(policies: Sequence[str]) -> Sequence[str]:
 
 def _check_writable(file: Path) -> None:
     """Before minutes of playing, not after them."""
-    if file.is_dir() or not file.absolute().parent.is_dir():
-        raise InvalidRequest("html", f"cannot write {file}: name a file in a directory that exists")
+    directory = file.absolute().parent
+    if file.is_dir() or not directory.is_dir() or not os.access(file if file.exists() else directory, os.W_OK):
+        raise InvalidRequest("html", f"cannot write {file}: name a file in a directory that exists and may be written")
 
 
 def _write(file: Path, text: str) -> None:

@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ class Trace:
         if self.units > MAX_UNITS:
             raise InvalidRequest(
                 "trace",
-                f"the trace asks for {self.units:,} units, {MAX_UNITS:,} are played: fewer bins, or a lower scale",
+                f"demand is {self.units:,} units, at most {MAX_UNITS:,} are played: fewer bins, or a lower scale",
             )
 
     @property
@@ -48,11 +48,20 @@ class Trace:
 
 
 def read_trace(
-    path: Path, regions: Sequence[Region], *, scale: float = 1.0, skip: int = 0, most: int | None = None
+    path: Path,
+    regions: Sequence[Region],
+    *,
+    scale: float = 1.0,
+    skip: int = 0,
+    most: int | None = None,
+    called: Callable[[str], str] = str,
 ) -> Trace:
-    """Bins `skip` to `skip + most` of a file. Raises `InvalidRequest` that names the file, the line and the column."""
+    """Bins `skip` to `skip + most` of a file; `called` says what a column is called.
+
+    Raises `InvalidRequest` that names the file, the line and the column.
+    """
     with _opened(path) as lines:
-        return parse_trace(lines, regions, scale=scale, skip=skip, most=most)
+        return parse_trace(lines, regions, scale=scale, skip=skip, most=most, called=called)
 
 
 def read_columns(path: Path) -> Sequence[str]:
@@ -76,15 +85,23 @@ def _opened(path: Path) -> Iterator[Iterable[str]]:
 
 
 def parse_trace(
-    lines: Iterable[str], regions: Sequence[Region], *, scale: float = 1.0, skip: int = 0, most: int | None = None
+    lines: Iterable[str],
+    regions: Sequence[Region],
+    *,
+    scale: float = 1.0,
+    skip: int = 0,
+    most: int | None = None,
+    called: Callable[[str], str] = str,
 ) -> Trace:
     if not (math.isfinite(scale) and scale > 0):
         raise InvalidRequest("scale", f"scale must be a number above 0, got {scale}")
     rows = _rows(lines)
-    columns = _columns(_header(rows))
+    columns = [called(column) for column in _columns(_header(rows))]
     places, notes = _place(columns, regions)
     last = min(MAX_BINS + 1, MAX_BINS + 1 if most is None else most) + skip
     taken = list(islice(rows, skip, last))
+    if skip and not taken:
+        raise InvalidRequest("trace", f"the trace has no bins beyond the {skip:,} that are skipped: skip fewer")
     demand = tuple(_bin(row, columns, places, regions, scale) for row in taken)
     return Trace(tuple(regions), demand, (*notes, *_out_of_order(taken)))
 
@@ -111,7 +128,7 @@ def _header(rows: Iterator[_Row]) -> list[str]:
 
 
 def _columns(header: Sequence[str]) -> list[str]:
-    if len(header) > 1 and _place_in_time(header[0]) is not None and all(map(_is_number, header[1:])):
+    if len(header) > 1 and place_in_time(header[0]) is not None and all(map(_is_number, header[1:])):
         raise InvalidRequest("trace", "line 1 is demand already: put a header above it, as in bin,eu,us,ap")
     columns = [cell.strip() for cell in header[1:]]
     if not columns:
@@ -161,14 +178,14 @@ def _bin(
 def _out_of_order(rows: Sequence[_Row]) -> Sequence[str]:
     """Newest first, perhaps. Hours of the day begin again every morning: it need not be wrong."""
     for (_, before), (line, row) in pairwise(rows):
-        earlier, later = _place_in_time(before[0]), _place_in_time(row[0])
+        earlier, later = place_in_time(before[0]), place_in_time(row[0])
         if earlier is not None and later is not None and earlier > later:
             what = f"line {line}: bin {row[0].strip()} comes after {before[0].strip()}"
             return (f"{what}: rows are taken in the order in which they stand",)
     return ()
 
 
-def _place_in_time(cell: str) -> float | None:
+def place_in_time(cell: str) -> float | None:
     """Of what names a bin, if that is a number or a time. Times without a zone are UTC, wherever they are read."""
     text = cell.strip()
     if _is_number(text):

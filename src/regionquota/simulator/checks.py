@@ -3,10 +3,30 @@
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations
+from typing import Final
 
 from regionquota.config import PlannerConfig, nearest
 from regionquota.errors import InvalidRequest
-from regionquota.simulator.scenario import CoordinatorPart, EventPart, Scenario, share_by_region
+from regionquota.simulator.scenario import (
+    MAX_REQUESTS,
+    SHAPES,
+    CoordinatorPart,
+    DemandPart,
+    EventPart,
+    Scenario,
+    share_by_region,
+)
+
+_GOES_WITH: Final = {
+    "mean": SHAPES,
+    "factor": ("bursts", "idle_then_jump"),
+    "days": ("follow_the_sun",),
+    "clients": ("clients",),
+    "scale": ("trace", "rates", *SHAPES),
+    "skip": ("trace",),
+    "most": ("requests",),
+}
+_PLAIN: Final = DemandPart()
 
 
 def refuse_contradictions(scenario: Scenario, where: str) -> None:
@@ -37,11 +57,27 @@ def refuse_strangers(scenario: Scenario, where: str) -> None:
             raise InvalidRequest("scenario", f"{where}: {said}")
 
 
+def doubts(scenario: Scenario, bins: int) -> Iterator[str]:
+    """What changes nothing, so that somebody may have meant something else. `bins` is how many are played."""
+    demand, seconds = scenario.demand, bins * scenario.demand.bin_s
+    for name, kinds in _GOES_WITH.items():
+        if demand.kind not in kinds and getattr(demand, name) != getattr(_PLAIN, name):
+            yield f"demand.{name} changes nothing: it goes with {', '.join(kinds)}, and this demand is {demand.kind}"
+    if demand.bins is not None and bins < demand.bins:
+        yield f"demand.bins is {demand.bins:,}, but the file has {bins:,} only: so many are played"
+    for number, event in enumerate(scenario.events):
+        if event.at_s >= seconds:
+            said = f"events[{number}] ({event.what}) begins at {event.at_s:g} s"
+            yield f"{said}, but the scenario ends at {seconds:g} s: it changes nothing"
+
+
 def _problems(scenario: Scenario) -> Iterator[str]:
     demand, quota = scenario.demand, scenario.quota
     given = [name for name in ("trace", "requests", "shape", "rates") if getattr(demand, name) is not None]
     if len(given) != 1:
         yield f"demand takes one of trace, requests, shape and rates, got {' and '.join(given) or 'none'}"
+    if demand.shape == "clients" and demand.clients * demand.made_up_bins > MAX_REQUESTS:
+        yield f"demand.clients times demand.bins must not be above {MAX_REQUESTS:,}: take fewer of either"
     if not scenario.regions and demand.trace is None:
         yield "regions is missing: only a trace names regions by its columns"
     yield from _priority_problems(scenario)

@@ -23,16 +23,17 @@ class Happening:
 
 
 def happenings(scenario: Scenario, regions: Sequence[str], seconds: float) -> Sequence[Happening]:
-    """What is not ended lasts until the scenario is over, after `seconds`."""
+    """What is not ended lasts until the scenario is over, after `seconds`; what begins later never happens."""
     return tuple(
         Happening(
             event.what,
             ALL if event.region is None else regions.index(event.region),
             event.at_s,
-            seconds if event.until_s is None else event.until_s,
+            seconds if event.until_s is None else min(event.until_s, seconds),
             event.weight or 0,
         )
         for event in scenario.events
+        if event.at_s < seconds
     )
 
 

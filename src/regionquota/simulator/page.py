@@ -177,7 +177,8 @@ def _figure(title: str, drawn: str, caption: str) -> str:
 
 
 def _assumptions(found: Report) -> str:
-    notes = "".join(f"<li>{escape(note)}</li>" for note in found.work.notes)
+    mind = "".join(f"<li><b>Mind: {escape(warning)}</b></li>" for warning in found.work.warnings)
+    notes = mind + "".join(f"<li>{escape(note)}</li>" for note in found.work.notes)
     return (
         f'<h2>What it assumes</h2><ul class="muted">{notes}'
         "<li>The regions' servers, the coordinator and its planner are those of the product; their databases and etcd "

@@ -88,6 +88,7 @@ class Report:
             "bins": self.work.bins,
             "seconds": self.work.seconds,
             "notes": list(self.work.notes),
+            "warnings": list(self.work.warnings),
             "policies": {name: figures.plain() for name, figures in self.figures.items()},
         }
 

@@ -13,7 +13,11 @@ MAX_REQUESTS: Final = 5_000_000
 """Of one scenario, for each policy."""
 Policy: TypeAlias = Literal["oracle", "static", "periodic", "ours", "leases", "pull"]
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
+Shape: TypeAlias = Literal["follow_the_sun", "bursts", "drift", "idle_then_jump", "clients", "flat"]
+SHAPES: Final[tuple[Shape, ...]] = get_args(Shape)
 
+MAX_BINS: Final = 100_000
+MADE_UP_BINS: Final = 288
 _TOP: Final = 31_536_000
 Seconds = Annotated[float, Meta(ge=0, le=_TOP)]
 Above0 = Annotated[float, Meta(gt=0, le=_TOP, description=f"a number above 0, up to {_TOP:,}")]
@@ -46,13 +50,15 @@ class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     `requests` is a CSV of single requests instead: time, units reserved, units used on top of a `most` reserved.
 
     So large a part of the requests, of each region or of those that are named, is of `high` or `low` priority.
+
+    `bins` None: all that a file has, `MADE_UP_BINS` of what is generated.
     """
 
     trace: File | None = None
     requests: File | None = None
     rates: dict[Region, Annotated[float, Meta(ge=0, le=1e9)]] | None = None
     most: Units = 0
-    shape: Literal["follow_the_sun", "bursts", "drift", "idle_then_jump", "clients", "flat"] | None = None
+    shape: Shape | None = None
     mean: Above0 = 100.0
     factor: Above0 = 100.0
     clients: Annotated[int, Meta(ge=1, le=1000)] = 45
@@ -60,9 +66,18 @@ class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     high: Shares = 0.0
     low: Shares = 0.0
     skip: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
-    bins: Annotated[int, Meta(ge=1, le=100_000)] = 288
+    bins: Annotated[int, Meta(ge=1, le=MAX_BINS)] | None = None
     days: Annotated[int, Meta(ge=1, le=1000)] = 1
     bin_s: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
+
+    @property
+    def kind(self) -> str:
+        """The shape, or one of trace, requests and rates."""
+        return self.shape or next(name for name in ("trace", "requests", "rates") if getattr(self, name) is not None)
+
+    @property
+    def made_up_bins(self) -> int:
+        return MADE_UP_BINS if self.bins is None else self.bins
 
 
 class RulesPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
