@@ -54,6 +54,14 @@ def found() -> Report:
     return report(wanted, work, {name: play(name, wanted, work) for name in policies}, policies)
 
 
+def test_rules_for_regions_are_told_region_by_region() -> None:
+    wanted = scenario(quota={"regions": {"eu": {"floor": 5, "weight": 200}, "us": {"cap": 9}}})
+    work = work_of(wanted)
+    drawn = page(report(wanted, work, {name: play(name, wanted, work) for name in ("oracle", "static")}, ["static"]))
+    assert "<h2>By region</h2>" in drawn
+    assert "(eu: weight 200, floor 5; us: cap 9). They bind ours and periodic; the others know none." in drawn
+
+
 def test_the_page_needs_nothing_but_itself(found: Report) -> None:
     tags = Tags()
     tags.feed(page(found))
@@ -137,3 +145,11 @@ def test_the_page_and_the_document_tell_of_priorities_where_there_are_several(fo
     )
     gallery(tmp_path, tmp_path / "told.md")
     assert re.search(r"at each priority: low [0-9.]+ % \(oracle [0-9.]+ %\)\.", (tmp_path / "told.md").read_text())
+
+
+def test_of_many_happenings_it_says_how_many_are_listed() -> None:
+    events = [{"what": "coordinator_down", "at_s": 20 * at, "until_s": 20 * at + 5} for at in range(25)]
+    wanted = scenario(events=events)
+    work = work_of(wanted)
+    drawn = page(report(wanted, work, {name: play(name, wanted, work) for name in ("oracle", "ours")}, ["ours"]))
+    assert "Of 25 the first 20 are listed." in drawn

@@ -27,9 +27,10 @@ from regionquota.config import Config
 from regionquota.core.quota import GLOBAL_SCOPE
 from regionquota.errors import InvalidRequest
 from regionquota.simulator.demand import Workload, with_regions, workload
+from regionquota.simulator.events import in_words
 from regionquota.simulator.live import Live, parse_duration, scaled_down, scenario_of, units_for_one
 from regionquota.simulator.page import page
-from regionquota.simulator.policies import ABOUT
+from regionquota.simulator.policies import ABOUT, WAITING
 from regionquota.simulator.reading import otherwise, read_scenario
 from regionquota.simulator.report import Figures, Report, report
 from regionquota.simulator.scenario import POLICIES, Scenario
@@ -42,43 +43,60 @@ EXAMPLES: Final = (
     "Fields of a scenario, and of --set: docs/scenarios.md"
 )
 FOR: Final = "1h"
+_LEGEND: Final = (
+    "admitted: units; % of oracle: what was admitted within the limit, of what one exact counter admits",
+    "false denials: units that it admits and the policy denies; overshoot: the most by which a bin exceeded the limit",
+    "moves: changes of an owner; writes: to etcd; both for 1,000 units admitted",
+    "Jain's index: 1 if every region got the same part of its fair share",
+)
 _SAY_S: Final = 2.0
 
 
 @command
 async def simulate_(
-    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO.toml", help="See simulations/.")] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(metavar="SCENARIO.toml", help="docs/scenarios.md has its fields, simulations/ examples."),
+    ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help=f"Only these: {', '.join(POLICIES)}. Repeat it for more.")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Demand, in place of what the scenario names.")
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv", help="Demand, in place of the scenario's: a column for the bin, one per region."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same report.")] = None,
-    bins: Annotated[int | None, typer.Option(min=1, max=100_000, help="Simulate only so many.")] = None,
+    bins: Annotated[int | None, typer.Option(min=1, max=100_000, help="Only the first so many bins.")] = None,
     otherwise_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Otherwise than in the file: --set demand.bin_s=30."),
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Otherwise than in the file: --set demand.bin_s=30. Repeat it for more.",
+        ),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots there.")] = None,
     from_live: Annotated[
         str | None, typer.Option(metavar="URL", help="Limits, slices and demand of what runs: a region's server.")
     ] = None,
-    cut: Annotated[str | None, typer.Option(metavar="REGION", help="Live: what if it is cut off ...")] = None,
+    cut: Annotated[str | None, typer.Option(metavar="REGION", help="Live: what if this region is cut off ...")] = None,
     for_: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help=f"... for so long: 90s, 30m, 1h. Default: {FOR}.")
     ] = None,
     tenant: Annotated[
         str | None, typer.Option(help="Live: whose quota. Default: the busiest that can be simulated.")
     ] = None,
-    resource: Annotated[str | None, typer.Option(help="Live: of what.")] = None,
+    resource: Annotated[str | None, typer.Option(help="Live: of what. Default: as --tenant.")] = None,
     scope: ScopeOption = GLOBAL_SCOPE,
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
     """Play a scenario in virtual time, by this product and by other policies, side by side.
 
-    Exit status 1 if the product admitted more than the limit in any bin.
+    Prints what each would have admitted, denied and moved; --html draws it, too. Exit status 1 if the product admitted
+    more than the limit in any bin, 2 if anything is wrong with the scenario.
     """
     live_only = {"--cut": cut, "--for": for_, "--tenant": tenant, "--resource": resource}
     _refuse_mixed(scenario, trace, from_live, [name for name, given in live_only.items() if given is not None])
@@ -187,11 +205,14 @@ class _Progress:
 def _print(found: Report) -> None:
     scenario, work = found.scenario, found.work
     out.print(f"{scenario.name}: {scenario.shows}", style="bold", highlight=False)
+    units = sum(request.used for request in work.requests)
     out.print(
-        f"{len(work.requests):,} requests in {work.bins:,} bins of {work.bin_s:g} s, {len(work.regions)} regions, "
-        f"limit {work.limit:,} per bin, seed {scenario.seed}",
+        f"{len(work.requests):,} requests for {units:,} units in {work.bins:,} bins of {work.bin_s:g} s, "
+        f"{len(work.regions)} regions, limit {work.limit:,} units per bin, seed {scenario.seed}",
         highlight=False,
     )
+    if work.happenings:
+        out.print("; ".join(in_words(one, work.regions) for one in work.happenings), highlight=False)
     for note in work.notes:
         out.print(note, style="dim", highlight=False)
     columns = (
@@ -216,15 +237,16 @@ def _print(found: Report) -> None:
                 f"{waits['p90_ms']:g} ms, 99 % within {waits['p99_ms']:g} ms, all within {waits['max_ms']:g} ms",
                 highlight=False,
             )
-    out.print(
-        "moves: changes of an owner; writes: to etcd; both for 1,000 units admitted", style="dim", highlight=False
-    )
+    for line in _LEGEND:
+        out.print(line, style="dim", highlight=False)
+    if scenario.wait_s:
+        out.print(WAITING, style="dim", highlight=False)
     for name in found.figures:
         out.print(f"{name}: {ABOUT[name]}", style="dim", highlight=False)
 
 
 def _print_regions(found: Report) -> None:
-    """What rules for regions are there for."""
+    """What rules for regions are there for. They are of this product; other policies know none."""
     rules = {
         name: rules_in_words(weight=one.weight, floor=one.floor, cap=one.cap)
         for name, one in found.scenario.quota.regions.items()
@@ -240,6 +262,7 @@ def _print_regions(found: Report) -> None:
             for region, admitted in figures.admitted_by_region.items()
         ],
     )  # fmt: skip
+    out.print("rules bind periodic and ours; the other policies know none", style="dim", highlight=False)
 
 
 def _denied_most(units: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from typing import Final
 
 from regionquota.simulator.demand import Workload
 from regionquota.simulator.deployment import SAMPLES_A_BIN
+from regionquota.simulator.events import WORDS
 from regionquota.simulator.outcome import Outcome, Span
 from regionquota.simulator.plots import (
     BOTTOM,
@@ -30,15 +31,8 @@ from regionquota.simulator.plots import (
 from regionquota.simulator.report import demand_by_bin, false_denials_by_bin
 
 _LANE: Final = 24
-_MOST_LANES: Final = 20
+MOST_LANES: Final = 20
 _DENIALS_HIGH: Final = 220
-_WORDS: Final = {
-    "partition": "cut off",
-    "region_down": "lost",
-    "frozen": "frozen",
-    "coordinator_down": "no coordinator",
-    "weight": "weight",
-}
 
 
 def spans(work: Workload, outcome: Outcome) -> Sequence[Span]:
@@ -52,11 +46,11 @@ def spans(work: Workload, outcome: Outcome) -> Sequence[Span]:
 
 
 def events_chart(work: Workload, outcome: Outcome) -> str:
-    found = spans(work, outcome)[:_MOST_LANES]
+    found = spans(work, outcome)[:MOST_LANES]
     height = TOP + BOTTOM + _LANE * len(found)
     axes = Axes(work.seconds, 1.0, height)
     rows = [
-        lane(axes, TOP + _LANE * number, span.begin, span.end, f"{span.region or ''} {_WORDS[span.what]}".strip())
+        lane(axes, TOP + _LANE * number, span.begin, span.end, f"{span.region or ''} {WORDS[span.what]}".strip())
         for number, span in enumerate(found)
     ]
     rows += [

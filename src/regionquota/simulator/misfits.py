@@ -9,7 +9,7 @@ import msgspec
 
 from regionquota.config import nearest, takes
 
-_SHOWN: Final = 60
+SHOWN: Final = 60
 """Characters of a value that is shown in an error."""
 
 
@@ -82,4 +82,4 @@ def _join(path: str, name: str) -> str:
 
 def _shown(value: object) -> str:
     text = json.dumps(value, default=str, ensure_ascii=False)
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"

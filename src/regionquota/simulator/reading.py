@@ -10,7 +10,7 @@ import msgspec
 from regionquota.config import nearest
 from regionquota.errors import InvalidRequest
 from regionquota.simulator.checks import refuse_contradictions
-from regionquota.simulator.misfits import misfit
+from regionquota.simulator.misfits import SHOWN, misfit
 from regionquota.simulator.scenario import Scenario
 
 _REPLACED: Final = ("shape", "rates", "mean", "factor", "days", "clients", "scale", "skip")
@@ -51,7 +51,7 @@ def checked(plain: object, where: str, words: Sequence[str] = ()) -> Scenario:
         path, message = found
         raise InvalidRequest("scenario", f"{_blamed(path, words) or where}: {message}")
     scenario = msgspec.convert(plain, Scenario)
-    said = f" with --set {' --set '.join(words)}" if words else ""
+    said = f" with --set {' --set '.join(map(_short, words))}" if words else ""
     refuse_contradictions(scenario, f"{where}{said}")
     return scenario
 
@@ -61,8 +61,12 @@ def _blamed(path: str, words: Sequence[str]) -> str | None:
     for word in reversed(words):
         name = _name(word)
         if path == name or path.startswith((f"{name}.", f"{name}[")) or name.startswith(f"{path}."):
-            return f"--set {word}"
+            return f"--set {_short(word)}"
     return None
+
+
+def _short(word: str) -> str:
+    return word if len(word) <= SHOWN else word[:SHOWN] + "…"
 
 
 def _name(word: str) -> str:
