@@ -173,10 +173,12 @@ def test_a_trace_is_played_to_its_end_unless_bins_are_said(tmp_path: Path) -> No
     assert 288 == work_of(scenario(demand={"bins": None})).bins
 
 
-def test_a_limit_of_nothing_is_refused() -> None:
-    for quota in ({"limit": 0}, {"limit_factor": 1e-6}):
-        with pytest.raises(InvalidRequest, match="the limit is 0 units for each bin: raise quota"):
-            work_of(scenario(quota=quota))
+def test_a_limit_of_nothing_is_told() -> None:
+    with pytest.raises(InvalidRequest, match="the limit comes to 0 units for each bin: raise quota"):
+        work_of(scenario(quota={"limit_factor": 1e-6}))
+    assert ("the limit is 0 units: everything is denied, by every policy",) == work_of(
+        scenario(quota={"limit": 0})
+    ).warnings
 
 
 def test_what_changes_nothing_is_warned_of() -> None:

@@ -95,8 +95,9 @@ async def simulate_(
 ) -> None:
     """Play a scenario in virtual time, by this product and by other policies, side by side.
 
-    Prints what each would have admitted, denied and moved; --html draws it, too. Exit status 1 if the product admitted
-    more than the limit in any bin, 2 if anything is wrong with the scenario.
+    Prints what each would have admitted, denied and moved; --html draws it, too.
+
+    Exit status 1 if the product admitted more than the limit in any bin, 2 if the input is wrong.
     """
     live_only = {"--cut": cut, "--for": for_, "--tenant": tenant, "--resource": resource}
     _refuse_mixed(scenario, trace, from_live, [name for name, given in live_only.items() if given is not None])

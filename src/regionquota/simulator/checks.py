@@ -58,13 +58,15 @@ def refuse_strangers(scenario: Scenario, where: str) -> None:
 
 
 def doubts(scenario: Scenario, bins: int) -> Iterator[str]:
-    """What changes nothing, so that somebody may have meant something else. `bins` is how many are played."""
+    """What somebody may have meant otherwise, for it changes or shows nothing. `bins` is how many are played."""
     demand, seconds = scenario.demand, bins * scenario.demand.bin_s
     for name, kinds in _GOES_WITH.items():
         if demand.kind not in kinds and getattr(demand, name) != getattr(_PLAIN, name):
             yield f"demand.{name} changes nothing: it goes with {', '.join(kinds)}, and this demand is {demand.kind}"
     if demand.bins is not None and bins < demand.bins:
         yield f"demand.bins is {demand.bins:,}, but the file has {bins:,} only: so many are played"
+    if scenario.quota.limit == 0:
+        yield "the limit is 0 units: everything is denied, by every policy"
     for number, event in enumerate(scenario.events):
         if event.at_s >= seconds:
             said = f"events[{number}] ({event.what}) begins at {event.at_s:g} s"

@@ -77,8 +77,8 @@ def workload(scenario: Scenario, directory: Path, assumed: Sequence[str] = ()) -
     limit = scenario.quota.limit
     if limit is None:
         limit = round(scenario.quota.limit_factor * total / bins)
-    if not limit:
-        raise InvalidRequest("quota", "the limit is 0 units for each bin: raise quota.limit or quota.limit_factor")
+        if not limit:
+            raise InvalidRequest("quota", "the limit comes to 0 units for each bin: raise quota.limit_factor")
     if (floors := sum(rules.floor for rules in scenario.quota.regions.values())) > limit:
         raise InvalidRequest(
             "quota",

@@ -82,8 +82,8 @@ def scenario_of(live: Live, cut: Region | None, for_s: float) -> tuple[dict[str,
     if cut is not None and cut not in regions:
         raise InvalidRequest("cut", f'--cut: unknown region "{cut}"{nearest(cut, regions)}')
     each = units_for_one(live, for_s)
-    shows = f"What {live.name} is as it runs" + (
-        "." if cut is None else f", and what if {cut} reaches nobody for {for_s / 60:g} minutes."
+    shows = f"{live.name} as it is asked for now" + (
+        "." if cut is None else f", and what happens if {cut} reaches nobody for {for_s / 60:g} minutes."
     )
     event = {"what": "partition", "region": cut, "at_s": before, "until_s": before + for_s}
     plain = {
