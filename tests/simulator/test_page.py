@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from tests.simulator.scenarios import scenario, work_of
 
+from regionquota.simulator.charts import transfers_chart
 from regionquota.simulator.gallery import gallery
 from regionquota.simulator.page import page
-from regionquota.simulator.plots import clock, grouped
+from regionquota.simulator.plots import TOP, WIDTH, clock, grouped, key
 from regionquota.simulator.policies import play
 from regionquota.simulator.report import Report, report
 
@@ -153,3 +154,28 @@ def test_of_many_happenings_it_says_how_many_are_listed() -> None:
     work = work_of(wanted)
     drawn = page(report(wanted, work, {name: play(name, wanted, work) for name in ("oracle", "ours")}, ["ours"]))
     assert "Of 25 the first 20 are listed." in drawn
+
+
+def test_the_key_of_many_long_names_stays_within_the_drawing_and_above_the_plot() -> None:
+    names = [f"region-number-{number}" for number in range(16)]
+    for entries in ([(f"c{at % 8}", name) for at, name in enumerate(names)], [("c0", "x" * 40)] * 17):
+        drawn = xml.dom.minidom.parseString(f"<svg>{key(entries)}</svg>").documentElement
+        (group,) = drawn.getElementsByTagName("g")
+        found = re.fullmatch(r"translate\(([0-9.]+) ([0-9.]+)\) scale\(([0-9.]+)\)", group.getAttribute("transform"))
+        assert found
+        left, top, scale = map(float, found.groups())
+        texts = group.getElementsByTagName("text")
+        assert len(entries) == len(texts)
+        for text in texts:
+            wide = 8 * len(text.firstChild.data)
+            assert left + scale * (float(text.getAttribute("x")) + wide) <= WIDTH
+            assert top + scale * float(text.getAttribute("y")) < TOP
+    assert "<g" not in key([("c0", "eu"), ("c1", "us")])
+
+
+def test_names_that_begin_alike_are_told_apart_in_every_plot() -> None:
+    wanted = scenario(regions={"us-east-1": {}, "us-east-2": {}})
+    work = work_of(wanted)
+    drawn = transfers_chart(work, play("ours", wanted, work))
+    assert ">us-east-1<" in drawn
+    assert ">us-east-2<" in drawn

@@ -32,6 +32,7 @@ from regionquota.simulator.report import demand_by_bin, false_denials_by_bin
 
 _LANE: Final = 24
 MOST_LANES: Final = 20
+_LABEL: Final = 8
 _DENIALS_HIGH: Final = 220
 
 
@@ -146,14 +147,20 @@ def transfers_chart(work: Workload, outcome: Outcome) -> str:
     for region, name in enumerate(work.regions):
         base = 2.0 * (len(work.regions) - region) - 1
         parts.append(level(axes, "grid", base))
-        parts.append(f'<text x="70" y="{axes.y(base) + 5:.1f}" text-anchor="end">{name[:8]}</text>')
+        parts.append(f'<text x="70" y="{axes.y(base) + 5:.1f}" text-anchor="end">{_short(name)}</text>')
         for sums, sign in ((got, 1), (gave, -1)):
             marks = [
                 (column * width, sign * 0.95 * (count / largest) ** 0.5)
                 for column, count in sorted(sums[region].items())
             ]
             parts.append(bars(axes, colour(region), marks, width, base))
-    return drawing("What moved between regions", height, parts)
+    names = [(colour(number), name) for number, name in enumerate(work.regions)]
+    return drawing("What moved between regions", height, [*parts, key(names)])
+
+
+def _short(name: str) -> str:
+    """Left of a plot; the key above it has all of it."""
+    return name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}…"
 
 
 def policies_chart(work: Workload, outcomes: Mapping[str, Outcome], oracle: Outcome) -> str:
