@@ -43,7 +43,9 @@ def _rows(lines: TextIO) -> Iterator[Row]:
 
 def _parse(row: Sequence[str], line: int) -> Row:
     if len(row) < 3:
-        raise InvalidRequest("demand", f"line {line}: {len(row)} cells, a time and two whole numbers are needed")
+        raise InvalidRequest(
+            "demand", f"line {line}: {len(row)} cells, a time and two whole numbers are needed, by commas"
+        )
     at = place_in_time(row[0])
     if at is None:
         raise InvalidRequest("demand", f'line {line}: a time in seconds or ISO 8601 is needed first, got "{row[0]}"')
