@@ -70,6 +70,9 @@ def test_a_bad_cell_is_refused_with_its_line_and_column(cell: str) -> None:
         ("bin,eu\n", "no bins"),
         ("bin\n0\n", "line 1: a bin column and at least one"),
         ("bin,eu,eu\n0,1,1\n", "line 1: column eu appears twice"),
+        ("bin,eu,\n0,1,1\n", "line 1: column 3 has no name"),
+        ("0,107,111,45\n1,81,125,79\n", "line 1 is demand already: put a header above it, as in bin,eu,us,ap"),
+        ("2019-01-01 00:00:00,107\n", "line 1 is demand already: put a header above it"),
         ("bin,eu,us\n0,1\n", "line 2: 2 cells, but the header has 3"),
         ("bin,eu\n0,1,2\n", "line 2: 3 cells, but the header has 2"),
         (f"bin,eu\n0,{MAX_UNITS}\n1,{MAX_UNITS}\n", "fewer bins, or a lower scale"),
@@ -78,6 +81,28 @@ def test_a_bad_cell_is_refused_with_its_line_and_column(cell: str) -> None:
 def test_what_is_no_trace_is_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidRequest, match=message):
         parse_trace(lines(text), REGIONS)
+
+
+def test_a_bin_that_comes_after_a_later_one_is_told_of_once() -> None:
+    by_time = parse_trace(lines("utc,eu\n2019-01-01 01:00,1\n2019-01-01 00:00Z,2\n2018-12-31 23:00,3\n"), ("eu",))
+    assert (
+        "line 3: bin 2019-01-01 00:00Z comes after 2019-01-01 01:00: rows are taken in the order in which they stand",
+    ) == by_time.notes
+    assert ((1,), (2,), (3,)) == by_time.demand
+    assert () == parse_trace(lines("bin,eu\n9,1\n10,2\n"), ("eu",)).notes
+    assert 1 == len(parse_trace(lines("bin,eu\n10,1\n9,2\n"), ("eu",)).notes)
+    assert () == parse_trace(lines("bin,eu\nmon,1\nfri,2\n"), ("eu",)).notes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("", "the trace is empty"), ("b,eu\n0,x\n", "line 2, column eu"), ("b,eu\n", "no bins"), ("b\n", "line 1")],
+)
+def test_a_file_that_is_no_trace_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidRequest, match=rf"trace\.csv: .*{message}"):
+        read_trace(path, ("eu",))
 
 
 @pytest.mark.parametrize("scale", [0, -1, float("nan"), float("inf")])

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from regionquota.simulator.demand import Workload, workload
-from regionquota.simulator.scenario import Scenario, checked
+from regionquota.simulator.reading import checked
+from regionquota.simulator.scenario import Scenario
 
 
 def scenario(**parts: Any) -> Scenario:

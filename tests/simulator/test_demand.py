@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -6,8 +7,8 @@ from tests.simulator.scenarios import scenario, work_of
 from regionquota.core.policy import Priority
 from regionquota.errors import InvalidRequest
 from regionquota.simulator.demand import with_regions, workload
+from regionquota.simulator.reading import checked
 from regionquota.simulator.report import demand_by_bin
-from regionquota.simulator.scenario import checked
 
 SHAPES = ("follow_the_sun", "bursts", "drift", "idle_then_jump", "clients", "flat")
 
@@ -82,18 +83,125 @@ def test_single_requests_reserve_the_most_and_use_what_they_used(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("h\n", "has 0 requests"),
-        ("h\nsoon,1,1\n", "line 2"),
-        ("h\n1.5,1\n", "line 2"),
-        ("h\n1.5,1,x\n", "line 2"),
-        ("h\n1.5,-1,0\n", "line 2"),
-        ("h\n1.5,0,0\n", "nobody asks for anything"),
+        ("", "r.csv has no requests: give it at least one row below the header"),
+        ("h\n", "r.csv has no requests"),
+        ("1.5,1,1\n2.5,1,1\n", "r.csv: line 1 is a request already: put a header above it"),
+        ("2023-11-16 18:17:03,1,1\n", "r.csv: line 1 is a request already"),
+        ("h\nsoon,1,1\n", 'r.csv: line 2: a time in seconds or ISO 8601 is needed first, got "soon"'),
+        ("h\n1.5,1\n", "r.csv: line 2: 2 cells, a time and two whole numbers are needed"),
+        ("h\n1.5,1,x\n", 'r.csv: line 2: units must be whole numbers from 0 to 2,000,000, got "x"'),
+        ("h\n\n1.5,-1,0\n", "r.csv: line 3: units must be"),
+        ("h\n1.5,9999999999,0\n", "r.csv: line 2: units must be"),
+        (f"h\n1,1,1\n{'9' * 400},1,1\n", "r.csv: line 3: a time"),
+        ("h\nnan,1,1\n", "r.csv: line 2: a time"),
+        ("h\n0,1,1\n9e15,1,1\n", "at most 100,000 are simulated: say demand.bins, or a longer demand.bin_s"),
     ],
 )
 def test_a_list_of_requests_is_refused_by_its_line(tmp_path: Path, text: str, says: str) -> None:
     (tmp_path / "r.csv").write_text(text)
-    with pytest.raises(InvalidRequest, match=says):
+    wanted = scenario(demand={"shape": None, "bins": None, "requests": str(tmp_path / "r.csv")})
+    with pytest.raises(InvalidRequest) as refused:
+        work_of(wanted)
+    assert says in str(refused.value)
+    assert str(refused.value).startswith("demand.requests: ")
+
+
+def test_requests_of_which_nobody_asks_for_anything_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("h\n1.5,0,0\n")
+    with pytest.raises(InvalidRequest, match="nobody asks for anything"):
         work_of(scenario(demand={"shape": None, "requests": str(tmp_path / "r.csv")}))
+
+
+def test_requests_are_put_in_order_and_times_mean_the_same_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r.csv").write_text(
+        "t,a,b\r\n2026-03-29 03:00:00,2,0\r\n2026-03-29T03:00:01+02:00,1,0\r\n2026-03-29 01:30:00,3,0\r\n",
+        encoding="utf-8-sig",
+        newline="",
+    )
+    monkeypatch.setenv("TZ", "Europe/Berlin")  # in which the clocks go forward between these
+    time.tzset()
+    try:
+        demand = {"shape": None, "bins": None, "bin_s": 3600, "requests": str(tmp_path / "r.csv")}
+        work = work_of(scenario(demand=demand))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [(0.0, 1), (1799.0, 3), (7199.0, 2)] == [(one.at, one.units) for one in work.requests]
+    assert 2 == work.bins
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "t.csv: the trace is empty"),
+        ("bin,eu,us,ap\n", "t.csv: the trace has no bins"),
+        ("0,1,2,3\n1,2,3,4\n", "t.csv: line 1 is demand already"),
+        ("bin,eu,us,ap\n0,1,2\n", "t.csv: line 2: 3 cells, but the header has 4"),
+        ("bin,eu,us,ap\n0,1,2,nan\n", "t.csv: line 2, column ap: demand must be a number from 0"),
+        ("bin,eu,us,ap,total\n0,1,1,1,3\n", "t.csv: column total is no region here: known are eu, us, ap; name it in"),
+        ("bin,eu,us,app\n0,1,1,1\n", "t.csv: column app is no region here: did you mean ap?"),
+        ("bin,a,b,c,d\n0,1,1,1,3\n", "has 4 columns of demand, but there are 3 regions: name its columns in [regions]"),
+        ("bin,EU,eu\n0,1,1\n", 'line 1: columns "EU" and "eu" are both region eu: rename one'),
+    ],
+)
+def test_a_trace_that_does_not_fit_is_refused_by_its_name(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(InvalidRequest) as refused:
+        work_of(scenario(demand={"shape": None, "bins": None, "trace": str(tmp_path / "t.csv")}))
+    assert says in str(refused.value)
+    assert str(refused.value).startswith("demand.trace: ")
+
+
+def test_columns_are_regions_however_they_are_written(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("bin,US,EU\n0,2,3\n")
+    work = work_of(scenario(demand={"shape": None, "bins": None, "trace": str(tmp_path / "t.csv")}))
+    assert ([[3, 2, 0]], ("the trace has no column for ap: no demand there",)) == (demand_by_bin(work), work.notes)
+
+
+def test_a_trace_is_played_to_its_end_unless_bins_are_said(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("bin,eu\n" + "0,1\n" * 300)
+    demand = {"shape": None, "bins": None, "trace": str(tmp_path / "t.csv")}
+    assert 300 == work_of(scenario(demand=demand)).bins
+    assert 7 == work_of(scenario(demand={**demand, "bins": 7})).bins
+    longer = work_of(scenario(demand={**demand, "bins": 900}))
+    assert 300 == longer.bins
+    assert "demand.bins is 900, but the file has 300 only: so many are played" in longer.warnings
+    with pytest.raises(InvalidRequest, match="no bins beyond the 300 that are skipped"):
+        work_of(scenario(demand={**demand, "skip": 300}))
+    assert 288 == work_of(scenario(demand={"bins": None})).bins
+
+
+def test_a_limit_of_nothing_is_told() -> None:
+    with pytest.raises(InvalidRequest, match="the limit comes to 0 units for each bin: raise quota"):
+        work_of(scenario(quota={"limit_factor": 1e-6}))
+    assert ("the limit is 0 units: everything is denied, by every policy",) == work_of(
+        scenario(quota={"limit": 0})
+    ).warnings
+
+
+def test_what_changes_nothing_is_warned_of() -> None:
+    events = [
+        {"what": "partition", "region": "eu", "at_s": 500, "until_s": 9999},
+        {"what": "coordinator_down", "at_s": 600},
+    ]
+    work = work_of(scenario(demand={"clients": 7, "scale": 2, "days": 3}, events=events))
+    assert (
+        "demand.clients changes nothing: it goes with clients, and this demand is follow_the_sun",
+        "events[1] (coordinator_down) begins at 600 s, but the scenario ends at 600 s: it changes nothing",
+    ) == work.warnings
+    assert [("partition", 500, 600)] == [(one.what, one.begin, one.end) for one in work.happenings]
+
+
+def test_names_in_a_scenario_without_regions_are_those_of_the_trace(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("hour,CAL,NY\n0,2,3\n")
+    plain = {"name": "n", "shows": "s", "demand": {"trace": "t.csv"}}
+    event = {"what": "partition", "at_s": 0}
+    known = with_regions(checked({**plain, "events": [{**event, "region": "cal"}]}, "f"), tmp_path)
+    assert 0 == workload(known, tmp_path).happenings[0].region
+    with pytest.raises(InvalidRequest, match=r'are the regions: events\[0\]: unknown region "call"'):
+        with_regions(checked({**plain, "events": [{**event, "region": "call"}]}, "f"), tmp_path)
 
 
 def test_too_many_requests_are_refused() -> None:

@@ -4,8 +4,8 @@ import pytest
 from tests.simulator.scenarios import work_of
 
 from regionquota.errors import InvalidRequest
-from regionquota.simulator.live import MAX_UNITS, Live, parse_duration, scenario_of
-from regionquota.simulator.scenario import otherwise
+from regionquota.simulator.live import MAX_UNITS, Live, parse_duration, scaled_down, scenario_of, units_for_one
+from regionquota.simulator.reading import otherwise
 
 
 def live(**other: Any) -> Live:
@@ -64,7 +64,13 @@ def test_of_much_demand_one_unit_stands_for_several() -> None:
     plain, assumed = scenario_of(live(rates={"eu": 3000.0}, limit=100_000), "eu", 3600)
     work = work_of(otherwise(plain, [], "live"))
     assert len(work.requests) <= MAX_UNITS * 1.05
-    assert "one unit stands for 144" in assumed
+    assert scaled_down(live(limit=100_000), 144) in assumed
+    assert 144 == units_for_one(live(rates={"eu": 3000.0}), 3600)
+    assert "divided by 144, so one unit of the report, and of what --set says, stands for 144" in scaled_down(
+        live(), 144
+    )
+    assert "of the limit that leaves 4, so that all figures are coarse" in scaled_down(live(), 144)
+    assert "coarse" not in scaled_down(live(limit=14_400), 144)
     assert 100_000 // 144 == work.limit
 
 

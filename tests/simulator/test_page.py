@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from tests.simulator.scenarios import scenario, work_of
 
+from regionquota.simulator.charts import transfers_chart
 from regionquota.simulator.gallery import gallery
 from regionquota.simulator.page import page
-from regionquota.simulator.plots import clock, grouped
+from regionquota.simulator.plots import TOP, WIDTH, clock, grouped, key
 from regionquota.simulator.policies import play
 from regionquota.simulator.report import Report, report
 
@@ -52,6 +53,14 @@ def found() -> Report:
     work = work_of(wanted)
     policies = ["oracle", "static", "periodic", "ours", "leases", "pull"]
     return report(wanted, work, {name: play(name, wanted, work) for name in policies}, policies)
+
+
+def test_rules_for_regions_are_told_region_by_region() -> None:
+    wanted = scenario(quota={"regions": {"eu": {"floor": 5, "weight": 200}, "us": {"cap": 9}}})
+    work = work_of(wanted)
+    drawn = page(report(wanted, work, {name: play(name, wanted, work) for name in ("oracle", "static")}, ["static"]))
+    assert "<h2>By region</h2>" in drawn
+    assert "(eu: weight 200, floor 5; us: cap 9). They bind ours and periodic; the others know none." in drawn
 
 
 def test_the_page_needs_nothing_but_itself(found: Report) -> None:
@@ -137,3 +146,36 @@ def test_the_page_and_the_document_tell_of_priorities_where_there_are_several(fo
     )
     gallery(tmp_path, tmp_path / "told.md")
     assert re.search(r"at each priority: low [0-9.]+ % \(oracle [0-9.]+ %\)\.", (tmp_path / "told.md").read_text())
+
+
+def test_of_many_happenings_it_says_how_many_are_listed() -> None:
+    events = [{"what": "coordinator_down", "at_s": 20 * at, "until_s": 20 * at + 5} for at in range(25)]
+    wanted = scenario(events=events)
+    work = work_of(wanted)
+    drawn = page(report(wanted, work, {name: play(name, wanted, work) for name in ("oracle", "ours")}, ["ours"]))
+    assert "Of 25 the first 20 are listed." in drawn
+
+
+def test_the_key_of_many_long_names_stays_within_the_drawing_and_above_the_plot() -> None:
+    names = [f"region-number-{number}" for number in range(16)]
+    for entries in ([(f"c{at % 8}", name) for at, name in enumerate(names)], [("c0", "x" * 40)] * 17):
+        drawn = xml.dom.minidom.parseString(f"<svg>{key(entries)}</svg>").documentElement
+        (group,) = drawn.getElementsByTagName("g")
+        found = re.fullmatch(r"translate\(([0-9.]+) ([0-9.]+)\) scale\(([0-9.]+)\)", group.getAttribute("transform"))
+        assert found
+        left, top, scale = map(float, found.groups())
+        texts = group.getElementsByTagName("text")
+        assert len(entries) == len(texts)
+        for text in texts:
+            wide = 8 * len(text.firstChild.data)
+            assert left + scale * (float(text.getAttribute("x")) + wide) <= WIDTH
+            assert top + scale * float(text.getAttribute("y")) < TOP
+    assert "<g" not in key([("c0", "eu"), ("c1", "us")])
+
+
+def test_names_that_begin_alike_are_told_apart_in_every_plot() -> None:
+    wanted = scenario(regions={"us-east-1": {}, "us-east-2": {}})
+    work = work_of(wanted)
+    drawn = transfers_chart(work, play("ours", wanted, work))
+    assert ">us-east-1<" in drawn
+    assert ">us-east-2<" in drawn

@@ -49,7 +49,10 @@ def test_waits_are_told_where_callers_wait() -> None:
 
 def test_the_keys_of_the_report_are_these() -> None:
     plain = reported(outcome([4, 4, 2]), outcome([4, 4, 2])).plain()
-    assert {"scenario", "seed", "requests", "units", "limit", "bins", "seconds", "notes", "policies"} == plain.keys()
+    assert {
+        "scenario", "seed", "requests", "units", "regions", "limit", "bins", "bin_s", "seconds", "notes", "warnings",
+        "policies",
+    } == plain.keys()  # fmt: skip
     assert {
         "admitted", "admitted_of_oracle", "denied", "false_denials", "overshoot", "capacity_used", "moves",
         "moves_per_1000", "etcd_writes", "etcd_writes_per_1000", "jain", "waits", "denied_by_region",

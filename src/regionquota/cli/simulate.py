@@ -1,5 +1,6 @@
 """regionquota simulate."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import monotonic
@@ -17,17 +18,22 @@ from regionquota.cli.frame import (
     out,
     print_json,
     print_table,
+    say,
+    warn,
 )
 from regionquota.cli.policies import rules_in_words
-from regionquota.cli.simulate_live import Wanted, look
+from regionquota.cli.simulate_live import Wanted, look, refuse_idle
+from regionquota.config import Config
 from regionquota.core.quota import GLOBAL_SCOPE
 from regionquota.errors import InvalidRequest
 from regionquota.simulator.demand import Workload, with_regions, workload
-from regionquota.simulator.live import parse_duration, scenario_of
+from regionquota.simulator.events import in_words
+from regionquota.simulator.live import Live, parse_duration, scaled_down, scenario_of, units_for_one
 from regionquota.simulator.page import page
-from regionquota.simulator.policies import ABOUT
+from regionquota.simulator.policies import ABOUT, WAITING
+from regionquota.simulator.reading import otherwise, read_scenario
 from regionquota.simulator.report import Figures, Report, report
-from regionquota.simulator.scenario import POLICIES, Scenario, otherwise, read_scenario
+from regionquota.simulator.scenario import POLICIES, Scenario
 from regionquota.simulator.side_by_side import SideBySide
 
 EXAMPLES: Final = (
@@ -36,69 +42,116 @@ EXAMPLES: Final = (
     "regionquota simulate --from-live http://127.0.0.1:8080 --cut eu --for 1h · "
     "Fields of a scenario, and of --set: docs/scenarios.md"
 )
+FOR: Final = "1h"
+_LEGEND: Final = (
+    "admitted: units; % of oracle: what was admitted within the limit, of what one exact counter admits",
+    "false denials: units that it admits and the policy denies; overshoot: the most by which a bin exceeded the limit",
+    "moves: changes of an owner; writes: to etcd; both for 1,000 units admitted",
+    "Jain's index: 1 if every region got the same part of its fair share",
+)
 _SAY_S: Final = 2.0
 
 
 @command
 async def simulate_(
-    scenario: Annotated[Path | None, typer.Argument(metavar="SCENARIO.toml", help="See simulations/.")] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(metavar="SCENARIO.toml", help="docs/scenarios.md has its fields, simulations/ examples."),
+    ] = None,
     policy: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help=f"Only these: {', '.join(POLICIES)}. Repeat it for more.")
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Demand, in place of what the scenario names.")
+        Path | None,
+        typer.Option(
+            metavar="FILE.csv", help="Demand, in place of the scenario's: a column for the bin, one per region."
+        ),
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same report.")] = None,
-    bins: Annotated[int | None, typer.Option(min=1, max=100_000, help="Simulate only so many.")] = None,
-    say: Annotated[
+    bins: Annotated[int | None, typer.Option(min=1, max=100_000, help="Only the first so many bins.")] = None,
+    otherwise_: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Otherwise than in the file: --set demand.bin_s=30."),
+        typer.Option(
+            "--set",
+            metavar="FIELD=VALUE",
+            help="Otherwise than in the file: --set demand.bin_s=30. Repeat it for more.",
+        ),
     ] = None,
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots there.")] = None,
     from_live: Annotated[
         str | None, typer.Option(metavar="URL", help="Limits, slices and demand of what runs: a region's server.")
     ] = None,
-    cut: Annotated[str | None, typer.Option(metavar="REGION", help="Live: what if it is cut off ...")] = None,
-    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="... for so long: 90s, 30m, 1h.")] = "1h",
+    cut: Annotated[str | None, typer.Option(metavar="REGION", help="Live: what if this region is cut off ...")] = None,
+    for_: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help=f"... for so long: 90s, 30m, 1h. Default: {FOR}.")
+    ] = None,
     tenant: Annotated[
         str | None, typer.Option(help="Live: whose quota. Default: the busiest that can be simulated.")
     ] = None,
-    resource: Annotated[str | None, typer.Option(help="Live: of what.")] = None,
+    resource: Annotated[str | None, typer.Option(help="Live: of what. Default: as --tenant.")] = None,
     scope: ScopeOption = GLOBAL_SCOPE,
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
     """Play a scenario in virtual time, by this product and by other policies, side by side.
 
-    Exit status 1 if the product admitted more than the limit in any bin.
+    Prints what each would have admitted, denied and moved; --html draws it, too.
+
+    Exit status 1 if the product admitted more than the limit in any bin, 2 if the input is wrong.
     """
+    live_only = {"--cut": cut, "--for": for_, "--tenant": tenant, "--resource": resource}
+    _refuse_mixed(scenario, trace, from_live, [name for name, given in live_only.items() if given is not None])
     if html is not None:
         _check_writable(html)
-    words = list(say or [])
+    chosen = _chosen(policy or POLICIES)
+    words = list(otherwise_ or [])
     words += [] if seed is None else [f"seed={seed}"]
     words += [] if bins is None else [f"demand.bins={bins}"]
-    if from_live is not None and scenario is None and trace is None:
-        for_s = parse_duration(for_)
-        live = await look(configuration(config), Wanted(from_live, tenant, resource, scope))
-        plain, assumed = scenario_of(live, cut, for_s)
-        wanted = otherwise(plain, words, from_live)
-        work = workload(wanted, Path(), assumed)
-    elif scenario is not None and from_live is None and (cut, tenant, resource) == (None, None, None):
-        wanted = with_regions(
-            read_scenario(scenario, words, None if trace is None else trace.resolve()), scenario.parent
-        )
-        work = workload(wanted, scenario.parent)
+    if from_live is not None:
+        of_what = Wanted(from_live, tenant, resource, scope)
+        wanted, work = await _live(configuration(config), of_what, cut, parse_duration(for_ or FOR), words)
     else:
-        raise InvalidRequest(
-            "scenario",
-            "give a scenario's file, or --from-live URL: --trace goes with the one, --cut, --tenant and --resource "
-            "with the other",
-        )
-    _tell(await _play(wanted, work, policy), html, json=json)
+        assert scenario is not None
+        wanted, work = _from_file(scenario, words, None if trace is None else trace.resolve())
+    _tell(await _play(wanted, work, chosen if policy else _chosen(wanted.policies)), html, json=json)
 
 
-async def _play(scenario: Scenario, work: Workload, policies: Sequence[str] | None) -> Report:
-    chosen = _chosen(policies or scenario.policies)
+def _refuse_mixed(scenario: Path | None, trace: Path | None, url: str | None, live_only: Sequence[str]) -> None:
+    if (scenario is None) == (url is None):
+        raise InvalidRequest("scenario", "give either a scenario's file, SCENARIO.toml, or --from-live URL")
+    if url is not None and trace is not None:
+        raise InvalidRequest("trace", "--trace goes with a scenario's file: --from-live has the demand that it sees")
+    if url is None and live_only:
+        raise InvalidRequest("scenario", f"{live_only[0]} goes with --from-live: a file has [[events]]")
+
+
+def _from_file(file: Path, words: Sequence[str], trace: Path | None) -> tuple[Scenario, Workload]:
+    plain = read_scenario(file, words, trace)
+    try:
+        wanted = with_regions(plain, file.parent)
+        return wanted, workload(wanted, file.parent)
+    except InvalidRequest as error:
+        raise InvalidRequest(error.field, f"{file}: {error}") from None
+
+
+async def _live(
+    config: Config, of_what: Wanted, cut: str | None, for_s: float, words: Sequence[str]
+) -> tuple[Scenario, Workload]:
+    def as_scenario(live: Live) -> tuple[Scenario, Sequence[str]]:
+        plain, assumed = scenario_of(live, cut, for_s)
+        return otherwise(plain, words, of_what.url), assumed
+
+    live = await look(config, of_what, as_scenario)
+    wanted, assumed = as_scenario(live)
+    refuse_idle(live, wanted.demand.rates)
+    if (each := units_for_one(live, for_s)) > 1:
+        say("note:", "bold", scaled_down(live, each))
+    return wanted, workload(wanted, Path(), assumed)
+
+
+async def _play(scenario: Scenario, work: Workload, chosen: Sequence[str]) -> Report:
+    for warning in work.warnings:
+        warn(warning)
     outcomes = await SideBySide(scenario, work, _Progress(work.bins)).play(chosen)
     return report(scenario, work, outcomes, chosen)
 
@@ -123,8 +176,9 @@ def _chosen(policies: Sequence[str]) -> Sequence[str]:
 
 def _check_writable(file: Path) -> None:
     """Before minutes of playing, not after them."""
-    if file.is_dir() or not file.absolute().parent.is_dir():
-        raise InvalidRequest("html", f"cannot write {file}: name a file in a directory that exists")
+    directory = file.absolute().parent
+    if file.is_dir() or not directory.is_dir() or not os.access(file if file.exists() else directory, os.W_OK):
+        raise InvalidRequest("html", f"cannot write {file}: name a file in a directory that exists and may be written")
 
 
 def _write(file: Path, text: str) -> None:
@@ -152,11 +206,14 @@ class _Progress:
 def _print(found: Report) -> None:
     scenario, work = found.scenario, found.work
     out.print(f"{scenario.name}: {scenario.shows}", style="bold", highlight=False)
+    units = sum(request.used for request in work.requests)
     out.print(
-        f"{len(work.requests):,} requests in {work.bins:,} bins of {work.bin_s:g} s, {len(work.regions)} regions, "
-        f"limit {work.limit:,} per bin, seed {scenario.seed}",
+        f"{len(work.requests):,} requests for {units:,} units in {work.bins:,} bins of {work.bin_s:g} s, "
+        f"{len(work.regions)} regions, limit {work.limit:,} units per bin, seed {scenario.seed}",
         highlight=False,
     )
+    if work.happenings:
+        out.print("; ".join(in_words(one, work.regions) for one in work.happenings), highlight=False)
     for note in work.notes:
         out.print(note, style="dim", highlight=False)
     columns = (
@@ -181,15 +238,16 @@ def _print(found: Report) -> None:
                 f"{waits['p90_ms']:g} ms, 99 % within {waits['p99_ms']:g} ms, all within {waits['max_ms']:g} ms",
                 highlight=False,
             )
-    out.print(
-        "moves: changes of an owner; writes: to etcd; both for 1,000 units admitted", style="dim", highlight=False
-    )
+    for line in _LEGEND:
+        out.print(line, style="dim", highlight=False)
+    if scenario.wait_s:
+        out.print(WAITING, style="dim", highlight=False)
     for name in found.figures:
         out.print(f"{name}: {ABOUT[name]}", style="dim", highlight=False)
 
 
 def _print_regions(found: Report) -> None:
-    """What rules for regions are there for."""
+    """What rules for regions are there for. They are of this product; other policies know none."""
     rules = {
         name: rules_in_words(weight=one.weight, floor=one.floor, cap=one.cap)
         for name, one in found.scenario.quota.regions.items()
@@ -205,6 +263,7 @@ def _print_regions(found: Report) -> None:
             for region, admitted in figures.admitted_by_region.items()
         ],
     )  # fmt: skip
+    out.print("rules bind periodic and ours; the other policies know none", style="dim", highlight=False)
 
 
 def _denied_most(units: Mapping[str, Any]) -> str:

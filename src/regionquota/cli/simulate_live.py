@@ -1,8 +1,10 @@
 """What `regionquota simulate --from-live` asks a running deployment."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -13,8 +15,8 @@ from regionquota.cli.frame import err, quota_key
 from regionquota.cli.region_servers import RegionServer, expect
 from regionquota.config import Config
 from regionquota.core.allocation import Allocation
-from regionquota.core.quota import Kind, QuotaKey, Region
-from regionquota.errors import InvalidRequest, RegionQuotaError, UnreadableDocument
+from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey, Region
+from regionquota.errors import EtcdUnavailable, InvalidRequest, RegionQuotaError, Unavailable, UnreadableDocument
 from regionquota.ports import AllocationStore
 from regionquota.simulator.live import PERIODS_S, Live
 
@@ -24,7 +26,9 @@ CALL_TIMEOUT_S: Final = 5.0
 MOST_LOOKED_AT: Final = 100
 """Of the busiest quotas, for one that can be simulated."""
 SHOWN_BUSIER: Final = 3
+_URL: Final = re.compile(r"https?://[^\s/]\S*")
 _SHORTEST_S: Final = 0.1
+BY_HAND: Final = "in units per second of each region, as in --set demand.rates.eu=2.5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,54 +41,64 @@ class Wanted:
     scope: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    weights: Mapping[Region, int]
-    rates: Mapping[QuotaKey, Mapping[Region, float]]
-    seconds: float
-
-
 _FILLS: Final = ("normal_fill_percent", "low_fill_percent")
 
 
-async def look(config: Config, wanted: Wanted) -> Live:
+async def look(config: Config, wanted: Wanted, check: Callable[[Live], object]) -> Live:
     """Limits, slices and usage from the region's server, demand from what the regions report to etcd.
 
-    Raises `InvalidRequest`, `RegionQuotaError` where there is no such quota, `Unavailable`.
+    `check` refuses what cannot be played; it is called with what is known before demand is watched. Where no quota is
+    named that is one without a limit to speak of. Raises `InvalidRequest`, `RegionQuotaError` where there is no such
+    quota, `Unavailable`.
     """
-    server = wanted.url.rstrip("/")
+    server = _url(wanted.url)
     named = quota_key(wanted.tenant or "any", wanted.resource or "any", wanted.scope)
-    if wanted.tenant is not None and wanted.resource is not None:
-        key, chosen = named, []
-        said = await _quota(server, key)  # before anybody waits for what is to be seen of it
-        async with operator(config) as connected:
-            seen = await _watch(config, connected)
-    else:
-        async with operator(config) as connected:
-            seen = await _watch(config, connected)
-            choice = await choose(wanted, seen.rates, connected.allocations)
-        key, chosen = choice.key, [choice.in_words()]
-        err.print(chosen[0], highlight=False, soft_wrap=True)
-        said = await _quota(server, key)
-    whole = said["global"] or {}
+    key = None if wanted.tenant is None or wanted.resource is None else named
+    said = await _reach(server, wanted) if key is None else await _quota(server, key)
+    async with operator(config) as connected:
+        weights = await _weights(connected)
+        check(_any(weights) if key is None else _live(key, said, weights))
+        rates = await _watch(config, connected)
+        chosen = []
+        if key is None:
+            choice = await choose(wanted, rates, connected.allocations)
+            key, chosen = choice.key, [choice.in_words()]
+            err.print(chosen[0], highlight=False, soft_wrap=True)
+            said = await _quota(server, key)
+    seen = _live(key, said, weights)
+    return replace(seen, rates=rates.get(key, {}), watched_s=LOOKS * config.agent.report_interval_s, notes=chosen)
+
+
+async def _weights(connected: Operator) -> Mapping[Region, int]:
+    try:
+        return {name: one.record.weight for name, one in (await connected.directory.regions()).items()}
+    except EtcdUnavailable as error:
+        raise EtcdUnavailable(f"{error}: --config names the deployment's configuration, with its [etcd]") from error
+
+
+def _any(weights: Mapping[Region, int]) -> Live:
+    return Live("any quota", "minute", MAX_AMOUNT, {}, weights, {}, 0.0)
+
+
+def _live(key: QuotaKey, said: Mapping[str, Any], weights: Mapping[Region, int]) -> Live:
+    policy = said["policy"]
     return Live(
         name=str(key),
-        period=said["policy"]["period"],
+        period=policy["period"],
         limit=said["limit"],
-        slices=whole.get("slices", {}),
-        weights=seen.weights,
-        rates=seen.rates.get(key, {}),
-        watched_s=seen.seconds,
-        rules=said["policy"].get("regions", {}),
-        fills={name: said["policy"][name] for name in _FILLS if name in said["policy"]},
-        notes=chosen,
+        slices=(said["global"] or {}).get("slices", {}),
+        weights=weights,
+        rates={},
+        watched_s=0.0,
+        rules=policy.get("regions", {}),
+        fills={name: policy[name] for name in _FILLS if name in policy},
     )
 
 
-async def _watch(config: Config, connected: Operator) -> _Seen:
+async def _watch(config: Config, connected: Operator) -> Mapping[QuotaKey, Mapping[Region, float]]:
+    """Units per second that are asked for, of each quota in each region."""
     interval_s = config.agent.report_interval_s
     sums: dict[QuotaKey, dict[Region, float]] = {}
-    records = await connected.directory.regions()
     for number in range(LOOKS):
         if number:
             err.print(f"watching demand, {(LOOKS - number) * interval_s:.0f} s more", highlight=False)
@@ -93,8 +107,7 @@ async def _watch(config: Config, connected: Operator) -> _Seen:
             rates = sums.setdefault(word.key, {})
             asked = (word.granted + word.denied) / max(word.seconds, _SHORTEST_S)
             rates[region] = rates.get(region, 0.0) + asked / LOOKS
-    weights = {name: stored.record.weight for name, stored in records.items()}
-    return _Seen(weights, sums, LOOKS * interval_s)
+    return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +135,11 @@ async def choose(
         and wanted.resource in {None, key.resource}
     ]
     if not meant:
-        raise InvalidRequest("tenant", "no region reports any demand now: say which quota with --tenant and --resource")
+        raise InvalidRequest(
+            "tenant",
+            "no region reports any demand now: try again while something is asked for, or name a quota with --tenant "
+            f"and --resource, and its demand {BY_HAND}",
+        )
     busiest = sorted(meant, key=lambda key: (-sum(rates[key].values()), key))[:MOST_LOOKED_AT]
     busier: list[str] = []
     for key in busiest:
@@ -156,14 +173,53 @@ def _some(busier: Sequence[str]) -> str:
     return ", ".join(busier[:SHOWN_BUSIER]) + more
 
 
+def refuse_idle(live: Live, rates: Mapping[Region, float] | None) -> None:
+    """`rates` None: demand is something else than what was seen. Raises `InvalidRequest`."""
+    if rates is not None and not any(rates.values()):
+        raise InvalidRequest(
+            "tenant",
+            f"{live.name}: no region reported any demand for it in {live.watched_s:.0f} s: try again while it is asked "
+            f"for, take another with --tenant and --resource, or say its demand, {BY_HAND}",
+        )
+
+
+def _url(text: str) -> str:
+    if not _URL.fullmatch(text):
+        raise InvalidRequest(
+            "from_live", f'--from-live takes the URL of a region\'s server, as in http://127.0.0.1:8080, got "{text}"'
+        )
+    return text.rstrip("/")
+
+
+async def _reach(url: str, wanted: Wanted) -> dict[str, Any]:
+    """Whether a region's server is there, and knows the tenant, if one is named."""
+    said = await _ask(url, wanted.tenant or "any", {"scope": wanted.scope})
+    if wanted.tenant is not None and not said["quotas"]:
+        raise RegionQuotaError(f"--tenant: {url} knows no quota of {wanted.tenant} in scope {wanted.scope}")
+    return said
+
+
 async def _quota(url: str, key: QuotaKey) -> dict[str, Any]:
-    path = f"/v1/tenants/{quote(key.tenant, safe='')}/quotas"
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)) as http:
-        server = RegionServer("the region's server", url, http)
-        said = expect(*await server.call("GET", path, query={"resource": key.resource, "scope": key.scope}))
+    said = await _ask(url, key.tenant, {"resource": key.resource, "scope": key.scope})
     if not said["quotas"]:
-        raise RegionQuotaError(f"{url} knows no quota {key}: regionquota quota list shows what there is")
+        raise RegionQuotaError(
+            f"{url} knows no quota {key} (--tenant, --resource, --scope): regionquota quota list shows what there is"
+        )
     found: dict[str, Any] = said["quotas"][0]
     if found["kind"] != Kind.CONSUMABLE or found["limit"] is None:
         raise InvalidRequest("resource", f"{key} is {found['kind']}: only consumable quotas with a limit are simulated")
     return found
+
+
+async def _ask(url: str, tenant: str, query: Mapping[str, str]) -> dict[str, Any]:
+    """The quotas of a tenant. Raises `Unavailable` where no region's server answers."""
+    remedy = "--from-live takes the URL of a region's server, which `regionquota dev` prints"
+    try:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=CALL_TIMEOUT_S)) as http:
+            server = RegionServer("the region's server", url, http)
+            status, said = await server.call("GET", f"/v1/tenants/{quote(tenant, safe='')}/quotas", query=query)
+    except Unavailable as error:
+        raise Unavailable(f"{error}: {remedy}") from error
+    if status == HTTPStatus.NOT_FOUND or (status < HTTPStatus.BAD_REQUEST and "quotas" not in said):
+        raise Unavailable(f"{url} is no region's server, or one of another release: {remedy}")
+    return expect(status, said)

@@ -6,7 +6,7 @@ writing  -- Config back to TOML, for `regionquota dev`, which writes files for i
 secrets  -- passwords come from the environment or from files of their own
 """
 
-from regionquota.config.reading import load
+from regionquota.config.reading import load, nearest
 from regionquota.config.sections import (
     AgentConfig,
     AlertsConfig,
@@ -28,6 +28,7 @@ from regionquota.config.sections import (
     check_region_name,
     require_deployment,
     require_region,
+    takes,
 )
 from regionquota.config.writing import render
 
@@ -51,7 +52,9 @@ __all__ = [
     "TruthConfig",
     "check_region_name",
     "load",
+    "nearest",
     "render",
     "require_deployment",
     "require_region",
+    "takes",
 ]

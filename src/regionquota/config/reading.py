@@ -66,7 +66,7 @@ def _from_file(path: Path) -> Iterator[tuple[tuple[str, str], _Setting]]:
         raise ConfigError(f"{path} is not TOML: {error}") from error
     for section, table in document.items():
         if section not in KINDS:
-            raise ConfigError(f"{path}: unknown section [{section}]{_nearest(section, KINDS, '[{}]')}")
+            raise ConfigError(f"{path}: unknown section [{section}]{nearest(section, KINDS, '[{}]')}")
         if not isinstance(table, dict):
             raise ConfigError(f"{path}: {section} takes a section [{section}], got {_shown('', table)}")
         refuse_secrets(table, f"{path}: [{section}]")
@@ -86,7 +86,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[tuple[str, str], _Sett
         if variable in VARIABLES:
             settings[VARIABLES[variable]] = _from_text(*VARIABLES[variable], text, variable)
         elif not SERVICE_LINK.search(variable) and not SERVICE_LINK_VALUE.match(text):
-            raise ConfigError(f"unknown variable {variable}{_nearest(variable, VARIABLES, '{}')}")
+            raise ConfigError(f"unknown variable {variable}{nearest(variable, VARIABLES, '{}')}")
     return settings
 
 
@@ -138,10 +138,11 @@ def _tables(name_kind: Any, cls: Any, setting: _Setting) -> dict[str, Any]:
 def _refuse_unknown(table: Mapping[str, Any], known: Collection[str], prefix: str, where: str) -> None:
     for key in table:
         if key not in known:
-            raise ConfigError(f'{prefix}unknown key "{key}" in {where}{_nearest(key, known, QUOTED)}')
+            raise ConfigError(f'{prefix}unknown key "{key}" in {where}{nearest(key, known, QUOTED)}')
 
 
-def _nearest(name: str, known: Collection[str], style: str) -> str:
+def nearest(name: str, known: Collection[str], style: str = "{}") -> str:
+    """How an error about `name` ends: the one that was meant, or all there are, each in `style`."""
     if near := difflib.get_close_matches(name, known, n=1):
         return f": did you mean {style.format(near[0])}?"
     return f": known are {', '.join(style.format(one) for one in known)}"

@@ -2,10 +2,11 @@
 
 import csv
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from datetime import UTC, datetime
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +34,7 @@ class Trace:
         if self.units > MAX_UNITS:
             raise InvalidRequest(
                 "trace",
-                f"the trace asks for {self.units} units, a replay takes {MAX_UNITS}: fewer bins, or a lower scale",
+                f"demand is {self.units:,} units, at most {MAX_UNITS:,} are played: fewer bins, or a lower scale",
             )
 
     @property
@@ -47,11 +48,20 @@ class Trace:
 
 
 def read_trace(
-    path: Path, regions: Sequence[Region], *, scale: float = 1.0, skip: int = 0, most: int | None = None
+    path: Path,
+    regions: Sequence[Region],
+    *,
+    scale: float = 1.0,
+    skip: int = 0,
+    most: int | None = None,
+    called: Callable[[str], str] = str,
 ) -> Trace:
-    """Bins `skip` to `skip + most` of a file. Raises `InvalidRequest` that names the line and column."""
+    """Bins `skip` to `skip + most` of a file; `called` says what a column is called.
+
+    Raises `InvalidRequest` that names the file, the line and the column.
+    """
     with _opened(path) as lines:
-        return parse_trace(lines, regions, scale=scale, skip=skip, most=most)
+        return parse_trace(lines, regions, scale=scale, skip=skip, most=most, called=called)
 
 
 def read_columns(path: Path) -> Sequence[str]:
@@ -64,7 +74,10 @@ def read_columns(path: Path) -> Sequence[str]:
 def _opened(path: Path) -> Iterator[Iterable[str]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
-            yield lines
+            try:
+                yield lines
+            except InvalidRequest as error:
+                raise InvalidRequest(error.field, f"{path}: {error}") from None
     except OSError as error:
         raise InvalidRequest("trace", f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -72,16 +85,25 @@ def _opened(path: Path) -> Iterator[Iterable[str]]:
 
 
 def parse_trace(
-    lines: Iterable[str], regions: Sequence[Region], *, scale: float = 1.0, skip: int = 0, most: int | None = None
+    lines: Iterable[str],
+    regions: Sequence[Region],
+    *,
+    scale: float = 1.0,
+    skip: int = 0,
+    most: int | None = None,
+    called: Callable[[str], str] = str,
 ) -> Trace:
     if not (math.isfinite(scale) and scale > 0):
         raise InvalidRequest("scale", f"scale must be a number above 0, got {scale}")
     rows = _rows(lines)
-    columns = _columns(_header(rows))
+    columns = [called(column) for column in _columns(_header(rows))]
     places, notes = _place(columns, regions)
     last = min(MAX_BINS + 1, MAX_BINS + 1 if most is None else most) + skip
-    demand = tuple(_bin(row, columns, places, regions, scale) for row in islice(rows, skip, last))
-    return Trace(tuple(regions), demand, notes)
+    taken = list(islice(rows, skip, last))
+    if skip and not taken:
+        raise InvalidRequest("trace", f"the trace has no bins beyond the {skip:,} that are skipped: skip fewer")
+    demand = tuple(_bin(row, columns, places, regions, scale) for row in taken)
+    return Trace(tuple(regions), demand, (*notes, *_out_of_order(taken)))
 
 
 _Row = tuple[int, list[str]]
@@ -106,10 +128,14 @@ def _header(rows: Iterator[_Row]) -> list[str]:
 
 
 def _columns(header: Sequence[str]) -> list[str]:
+    if len(header) > 1 and place_in_time(header[0]) is not None and all(map(_is_number, header[1:])):
+        raise InvalidRequest("trace", "line 1 is demand already: put a header above it, as in bin,eu,us,ap")
     columns = [cell.strip() for cell in header[1:]]
     if not columns:
         raise InvalidRequest("trace", "line 1: a bin column and at least one column of demand are needed, by commas")
     for at, column in enumerate(columns):
+        if not column:
+            raise InvalidRequest("trace", f"line 1: column {at + 2} has no name: name it, or take it out")
         if column in columns[:at]:
             raise InvalidRequest("trace", f"line 1: column {column} appears twice")
     return columns
@@ -149,12 +175,41 @@ def _bin(
     return tuple(demand.values())
 
 
+def _out_of_order(rows: Sequence[_Row]) -> Sequence[str]:
+    """Newest first, perhaps. Hours of the day begin again every morning: it need not be wrong."""
+    for (_, before), (line, row) in pairwise(rows):
+        earlier, later = place_in_time(before[0]), place_in_time(row[0])
+        if earlier is not None and later is not None and earlier > later:
+            what = f"line {line}: bin {row[0].strip()} comes after {before[0].strip()}"
+            return (f"{what}: rows are taken in the order in which they stand",)
+    return ()
+
+
+def place_in_time(cell: str) -> float | None:
+    """Of what names a bin, if that is a number or a time. Times without a zone are UTC, wherever they are read."""
+    text = cell.strip()
+    if _is_number(text):
+        return float(text)
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return math.isfinite(float(cell))
+    except ValueError:
+        return False
+
+
 def _number(cell: str, line: int, column: str) -> float:
     try:
         value = float(cell)
     except ValueError:
         value = math.nan
     if not 0 <= value <= MAX_UNITS:
-        wanted = f"demand must be a number from 0 to {MAX_UNITS}"
+        wanted = f"demand must be a number from 0 to {MAX_UNITS:,}"
         raise InvalidRequest("trace", f'line {line}, column {column}: {wanted}, got "{cell}"')
     return value

@@ -5,6 +5,7 @@ from typing import Final
 
 from regionquota.simulator.demand import Workload
 from regionquota.simulator.deployment import SAMPLES_A_BIN
+from regionquota.simulator.events import WORDS
 from regionquota.simulator.outcome import Outcome, Span
 from regionquota.simulator.plots import (
     BOTTOM,
@@ -30,15 +31,9 @@ from regionquota.simulator.plots import (
 from regionquota.simulator.report import demand_by_bin, false_denials_by_bin
 
 _LANE: Final = 24
-_MOST_LANES: Final = 20
+MOST_LANES: Final = 20
+_LABEL: Final = 8
 _DENIALS_HIGH: Final = 220
-_WORDS: Final = {
-    "partition": "cut off",
-    "region_down": "lost",
-    "frozen": "frozen",
-    "coordinator_down": "no coordinator",
-    "weight": "weight",
-}
 
 
 def spans(work: Workload, outcome: Outcome) -> Sequence[Span]:
@@ -52,11 +47,11 @@ def spans(work: Workload, outcome: Outcome) -> Sequence[Span]:
 
 
 def events_chart(work: Workload, outcome: Outcome) -> str:
-    found = spans(work, outcome)[:_MOST_LANES]
+    found = spans(work, outcome)[:MOST_LANES]
     height = TOP + BOTTOM + _LANE * len(found)
     axes = Axes(work.seconds, 1.0, height)
     rows = [
-        lane(axes, TOP + _LANE * number, span.begin, span.end, f"{span.region or ''} {_WORDS[span.what]}".strip())
+        lane(axes, TOP + _LANE * number, span.begin, span.end, f"{span.region or ''} {WORDS[span.what]}".strip())
         for number, span in enumerate(found)
     ]
     rows += [
@@ -152,14 +147,20 @@ def transfers_chart(work: Workload, outcome: Outcome) -> str:
     for region, name in enumerate(work.regions):
         base = 2.0 * (len(work.regions) - region) - 1
         parts.append(level(axes, "grid", base))
-        parts.append(f'<text x="70" y="{axes.y(base) + 5:.1f}" text-anchor="end">{name[:8]}</text>')
+        parts.append(f'<text x="70" y="{axes.y(base) + 5:.1f}" text-anchor="end">{_short(name)}</text>')
         for sums, sign in ((got, 1), (gave, -1)):
             marks = [
                 (column * width, sign * 0.95 * (count / largest) ** 0.5)
                 for column, count in sorted(sums[region].items())
             ]
             parts.append(bars(axes, colour(region), marks, width, base))
-    return drawing("What moved between regions", height, parts)
+    names = [(colour(number), name) for number, name in enumerate(work.regions)]
+    return drawing("What moved between regions", height, [*parts, key(names)])
+
+
+def _short(name: str) -> str:
+    """Left of a plot; the key above it has all of it."""
+    return name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}…"
 
 
 def policies_chart(work: Workload, outcomes: Mapping[str, Outcome], oracle: Outcome) -> str:

@@ -1,22 +1,32 @@
 """When how much is asked for, where: from a trace, a list of requests, or made up. The same seed, the same demand."""
 
-import csv
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 
 from msgspec import structs
 
+from regionquota.config import nearest
 from regionquota.core.policy import Priority
 from regionquota.core.quota import Region
 from regionquota.errors import InvalidRequest
-from regionquota.replay.trace import MAX_UNITS, Trace, read_columns, read_trace
+from regionquota.replay.trace import Trace, read_columns, read_trace
+from regionquota.simulator.checks import doubts, refuse_strangers
 from regionquota.simulator.events import Happening, happenings, is_down
-from regionquota.simulator.scenario import MAX_REGIONS, MAX_REQUESTS, DemandPart, RegionPart, Scenario, share_by_region
+from regionquota.simulator.scenario import (
+    MAX_BINS,
+    MAX_REGIONS,
+    MAX_REQUESTS,
+    DemandPart,
+    RegionPart,
+    Scenario,
+    share_by_region,
+)
 from regionquota.simulator.shapes import shaped
+from regionquota.simulator.single_requests import read_requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """In the order of time. `limit` holds for each bin of `bin_s` seconds."""
+    """In the order of time. `limit` holds for each bin of `bin_s` seconds. `notes` say what was made of the input,
+    `warnings` what of it changes nothing.
+    """
 
     regions: tuple[Region, ...]
     requests: Sequence[Request]
@@ -41,6 +53,7 @@ class Workload:
     bins: int
     happenings: Sequence[Happening] = ()
     notes: Sequence[str] = ()
+    warnings: Sequence[str] = ()
 
     @property
     def seconds(self) -> float:
@@ -52,7 +65,8 @@ def workload(scenario: Scenario, directory: Path, assumed: Sequence[str] = ()) -
     regions = tuple(scenario.regions)
     demand = scenario.demand
     if demand.requests is not None:
-        requests, bins, notes = _single(directory / demand.requests, demand, regions)
+        with _field("demand.requests"):
+            requests, bins, notes = _single(directory / demand.requests, demand, regions)
     else:
         trace = _trace(demand, regions, directory, scenario.seed)
         requests, bins, notes = _spread(trace, demand.bin_s, scenario.seed), len(trace.demand), trace.notes
@@ -63,23 +77,54 @@ def workload(scenario: Scenario, directory: Path, assumed: Sequence[str] = ()) -
     limit = scenario.quota.limit
     if limit is None:
         limit = round(scenario.quota.limit_factor * total / bins)
+        if not limit:
+            raise InvalidRequest("quota", "the limit comes to 0 units for each bin: raise quota.limit_factor")
     if (floors := sum(rules.floor for rules in scenario.quota.regions.values())) > limit:
-        raise InvalidRequest("quota", f"quota.regions: the floors add up to {floors:,}, above the limit {limit:,}")
+        raise InvalidRequest(
+            "quota",
+            f"quota.regions: the floors add up to {floors:,}, above the limit {limit:,}: lower them, or raise it",
+        )
     happened = happenings(scenario, regions, bins * demand.bin_s)
     asked = [request for request in requests if not is_down(happened, request.region, request.at)]
-    return Workload(regions, asked, limit, demand.bin_s, bins, happened, (*notes, *assumed))
+    warnings = tuple(doubts(scenario, bins))
+    return Workload(regions, asked, limit, demand.bin_s, bins, happened, (*notes, *assumed), warnings)
 
 
 def with_regions(scenario: Scenario, directory: Path) -> Scenario:
     """Where a scenario names no regions, the columns of its trace are its regions. Raises `InvalidRequest`."""
     if scenario.regions or scenario.demand.trace is None:
         return scenario
-    named = {_as_region(column): RegionPart() for column in read_columns(directory / scenario.demand.trace)}
-    if len(named) > MAX_REGIONS:
+    path = directory / scenario.demand.trace
+    with _field("demand.trace"):
+        columns = _columns(path)
+    if len(columns) > MAX_REGIONS:
         raise InvalidRequest(
-            "trace", f"the trace has {len(named)} columns of demand, at most {MAX_REGIONS} are simulated"
+            "trace", f"{path} has {len(columns)} columns of demand, at most {MAX_REGIONS} regions are simulated"
         )
-    return structs.replace(scenario, regions=named)
+    known = structs.replace(scenario, regions={column: RegionPart() for column in columns})
+    refuse_strangers(known, f"{path}, whose columns are the regions")
+    return known
+
+
+@contextmanager
+def _field(name: str) -> Iterator[None]:
+    """What is wrong with a file is so because of the field that names it."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise InvalidRequest(error.field, f"{name}: {error}") from None
+
+
+def _columns(path: Path) -> Sequence[Region]:
+    """As regions. Raises `InvalidRequest`."""
+    found: dict[Region, str] = {}
+    for column in read_columns(path):
+        name = _as_region(column)
+        if name in found:
+            both = f'columns "{found[name]}" and "{column}" are both region {name}'
+            raise InvalidRequest("trace", f"{path}: line 1: {both}: rename one")
+        found[name] = column
+    return list(found)
 
 
 def _as_region(column: str) -> Region:
@@ -89,7 +134,24 @@ def _as_region(column: str) -> Region:
 def _trace(demand: DemandPart, regions: tuple[Region, ...], directory: Path, seed: int) -> Trace:
     if demand.trace is None:
         return shaped(demand, regions, seed)
-    return read_trace(directory / demand.trace, regions, scale=demand.scale, skip=demand.skip, most=demand.bins)
+    path = directory / demand.trace
+    with _field("demand.trace"):
+        _refuse_unclaimed(_columns(path), regions, path)
+        return read_trace(path, regions, scale=demand.scale, skip=demand.skip, most=demand.bins, called=_as_region)
+
+
+def _refuse_unclaimed(columns: Sequence[Region], regions: Sequence[Region], path: Path) -> None:
+    """A replay adds what is left over to other regions; here regions can be named as the demand has them."""
+    strangers = [column for column in columns if column not in regions]
+    if strangers and len(strangers) < len(columns):
+        what = f"column {strangers[0]} is no region here{nearest(strangers[0], regions)}"
+        raise InvalidRequest("trace", f"{path}: {what}; name it in [regions], or take it out")
+    if len(columns) > len(regions):
+        raise InvalidRequest(
+            "trace",
+            f"{path} has {len(columns)} columns of demand, but there are {len(regions)} regions: name its columns in "
+            "[regions], or leave [regions] out",
+        )
 
 
 def _spread(trace: Trace, bin_s: float, seed: int) -> list[Request]:
@@ -129,18 +191,13 @@ def _with_priorities(
 
 def _single(path: Path, demand: DemandPart, regions: Sequence[Region]) -> tuple[list[Request], int, Sequence[str]]:
     """Requests go round robin over the regions. The estimate is what is known before: the second column, and `most`."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as lines:
-            rows = [_parse(row, number) for number, row in enumerate(csv.reader(lines), 1) if row and number > 1]
-    except OSError as error:
-        raise InvalidRequest("demand", f"cannot read {path}: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidRequest("demand", f"{path} is not CSV in UTF-8: {error}") from error
-    if not 0 < len(rows) <= MAX_REQUESTS:
-        raise InvalidRequest("demand", f"{path} has {len(rows):,} requests: from 1 to {MAX_REQUESTS:,} are simulated")
-    rows.sort(key=lambda row: row[0])
+    rows = read_requests(path)
     begin = rows[0][0]
-    bins = min(demand.bins, int((rows[-1][0] - begin) // demand.bin_s) + 1)
+    there = int((rows[-1][0] - begin) // demand.bin_s) + 1
+    bins = there if demand.bins is None else min(demand.bins, there)
+    if bins > MAX_BINS:
+        what = f"{path} lasts for {bins:,} bins, at most {MAX_BINS:,} are simulated"
+        raise InvalidRequest("demand", f"{what}: say demand.bins, or a longer demand.bin_s")
     found = []
     for number, (at, known, more) in enumerate(rows):
         if at - begin >= bins * demand.bin_s:
@@ -149,15 +206,3 @@ def _single(path: Path, demand: DemandPart, regions: Sequence[Region]) -> tuple[
         found.append(Request(at - begin, number % len(regions), units, known + more))
     note = f"{len(found):,} requests, round robin over {len(regions)} regions"
     return found, bins, (note,)
-
-
-def _parse(row: Sequence[str], line: int) -> tuple[float, int, int]:
-    try:
-        text = row[0].strip()
-        at = float(text) if text.replace(".", "").isdigit() else datetime.fromisoformat(text[:26]).timestamp()
-        known, more = int(row[1]), int(row[2])
-    except (ValueError, IndexError) as error:
-        raise InvalidRequest("demand", f"line {line}: a time, and two whole numbers are needed: {error}") from error
-    if not (0 <= known <= MAX_UNITS and 0 <= more <= MAX_UNITS):
-        raise InvalidRequest("demand", f"line {line}: units must be from 0 to {MAX_UNITS:,}, got {known} and {more}")
-    return at, known, more

@@ -13,8 +13,9 @@ from regionquota.errors import InvalidRequest
 from regionquota.simulator.charts import summary_chart
 from regionquota.simulator.demand import with_regions, workload
 from regionquota.simulator.page import stylesheet
+from regionquota.simulator.reading import read_scenario
 from regionquota.simulator.report import Report, by_priority, report
-from regionquota.simulator.scenario import POLICIES, read_scenario
+from regionquota.simulator.scenario import POLICIES
 from regionquota.simulator.side_by_side import SideBySide
 
 _INTRODUCTION: Final = """# Simulations

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from regionquota.config import nearest
 from regionquota.core.quota import Region
 from regionquota.errors import InvalidRequest
 
@@ -14,6 +15,8 @@ BEFORE_S: Final = 600.0
 """So long all is well before the region is cut off, and again afterwards."""
 MAX_UNITS: Final = 100_000
 """Asked for within the scenario; of more, one unit stands for several."""
+COARSE: Final = 100
+"""Units of a limit, below which one more or less is seen in the figures."""
 _UNITS_S: Final = {"s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST_S: Final = 86_400.0
 
@@ -46,21 +49,41 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
-def scenario_of(live: Live, cut: Region | None, for_s: float) -> tuple[dict[str, Any], Sequence[str]]:
-    """What is to be played, as a scenario's file would say it, and what is assumed. Raises `InvalidRequest`."""
+def units_for_one(live: Live, for_s: float) -> int:
+    """How many units of the quota one that is played stands for."""
+    _, bins, bin_s = _bins(live, for_s)
+    return max(1, math.ceil(sum(live.rates.values()) * bins * bin_s / MAX_UNITS))
+
+
+def scaled_down(live: Live, each: int) -> str:
+    limit = live.limit // each
+    coarse = f"; of the limit that leaves {limit:,}, so that all figures are coarse" if limit < COARSE else ""
+    return (
+        f"{live.name} is asked for more than is played unit by unit: limit, slices and demand are divided by {each:,}, "
+        f"so one unit of the report, and of what --set says, stands for {each:,} of the quota{coarse}"
+    )
+
+
+def _bins(live: Live, for_s: float) -> tuple[float, int, float]:
+    """Seconds before the cut, how many bins there are in all, and seconds of each. Raises `InvalidRequest`."""
     bin_s = PERIODS_S.get(live.period)
     if bin_s is None:
         raise InvalidRequest(
             "resource", f"{live.name} is counted per {live.period}: a minute, an hour or a day is simulated"
         )
+    before = math.ceil(BEFORE_S / bin_s) * bin_s
+    return before, math.ceil((2 * before + for_s) / bin_s), bin_s
+
+
+def scenario_of(live: Live, cut: Region | None, for_s: float) -> tuple[dict[str, Any], Sequence[str]]:
+    """What is to be played, as a scenario's file would say it, and what is assumed. Raises `InvalidRequest`."""
+    before, bins, bin_s = _bins(live, for_s)
     regions = sorted({*live.slices, *live.weights})
     if cut is not None and cut not in regions:
-        raise InvalidRequest("cut", f'--cut: unknown region "{cut}": known are {", ".join(regions)}')
-    before = math.ceil(BEFORE_S / bin_s) * bin_s
-    bins = math.ceil((2 * before + for_s) / bin_s)
-    each = max(1, math.ceil(sum(live.rates.values()) * bins * bin_s / MAX_UNITS))
-    shows = f"What {live.name} is as it runs" + (
-        "." if cut is None else f", and what if {cut} reaches nobody for {for_s / 60:g} minutes."
+        raise InvalidRequest("cut", f'--cut: unknown region "{cut}"{nearest(cut, regions)}')
+    each = units_for_one(live, for_s)
+    shows = f"{live.name} as it is asked for now" + (
+        "." if cut is None else f", and what happens if {cut} reaches nobody for {for_s / 60:g} minutes."
     )
     event = {"what": "partition", "region": cut, "at_s": before, "until_s": before + for_s}
     plain = {
@@ -99,6 +122,7 @@ def _assumed(live: Live, each: int) -> Sequence[str]:
     rates = ", ".join(f"{name} {rate:.3g}/s" for name, rate in sorted(live.rates.items()))
     notes = [
         *live.notes,
+        *([scaled_down(live, each)] if each > 1 else []),
         f"demand goes on as it was seen for {live.watched_s:.0f} s, at random around it: {rates}",
         "what was denied counts as asked for, also where it was asked for again",
         "each period begins with nothing used; regions have today's slices, weights, floors and caps",
@@ -109,4 +133,4 @@ def _assumed(live: Live, each: int) -> Sequence[str]:
         notes.append(f"{lowered}: each gets the same part of its slice")
     if any(percent < 100 for percent in live.fills.values()):
         notes.append("who asks at which priority is not reported: all ask at normal priority")
-    return [*notes, f"one unit stands for {each:,}"] if each > 1 else notes
+    return notes

@@ -5,6 +5,7 @@ from importlib.resources import files
 from typing import Final
 
 from regionquota.simulator.charts import (
+    MOST_LANES,
     demand_chart,
     denials_chart,
     events_chart,
@@ -13,8 +14,9 @@ from regionquota.simulator.charts import (
     spans,
     transfers_chart,
 )
-from regionquota.simulator.policies import ABOUT
+from regionquota.simulator.policies import ABOUT, WAITING
 from regionquota.simulator.report import Figures, Report
+from regionquota.simulator.scenario import RulesPart
 
 _HEADS: Final = (
     "policy", "admitted", "% of oracle", "false denials", "overshoot", "moves per 1,000", "etcd writes per 1,000",
@@ -30,6 +32,7 @@ def page(found: Report) -> str:
         _what(found),
         _table(found),
         *_priorities(found),
+        *_regions(found),
         *_policies(found),
         *_plots(found),
         _assumptions(found),
@@ -69,8 +72,8 @@ def _table(found: Report) -> str:
         "<p><b>% of oracle</b>: what was admitted within the limit, as a part of what one exact counter for the whole "
         "world admits. <b>False denials</b>: units that it admits and this policy denies. <b>Overshoot</b>: the most "
         "by which any period exceeded the limit; anything but 0 is a broken promise. <b>Moves</b>: times that a "
-        "region was given or gave up units. <b>Jain's index</b>: 1 if every region got the same part of its fair "
-        "share.</p>"
+        "region was given or gave up units. <b>Etcd writes</b>: of all regions and the coordinator. Both are for 1,000 "
+        "units admitted. <b>Jain's index</b>: 1 if every region got the same part of its fair share.</p>"
     )
 
 
@@ -92,6 +95,30 @@ def _priorities(found: Report) -> list[str]:
     head = "<th>policy</th><th>priority</th><th>admitted</th><th>denied</th>"
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
     return ["<h2>By priority</h2>", f"<p>{text}</p>", table]
+
+
+def _regions(found: Report) -> list[str]:
+    """Where the quota has rules for some."""
+    rules = found.scenario.quota.regions
+    if not rules:
+        return []
+    rows = "".join(
+        f"<tr{' class=ours' if name == 'ours' else ''}><td>{name}</td><td>{escape(region)}</td>"
+        f"<td>{admitted:,}</td><td>{figures.denied_by_region[region]:,}</td>"
+        f"<td>{admitted / found.work.bins:,.1f}</td></tr>"
+        for name, figures in found.figures.items()
+        for region, admitted in figures.admitted_by_region.items()
+    )
+    said = "; ".join(f"{name}: {_rules(one)}" for name, one in rules.items())
+    text = f"The quota has rules for single regions ({said}). They bind ours and periodic; the others know none."
+    head = "<th>policy</th><th>region</th><th>admitted</th><th>denied</th><th>admitted per period</th>"
+    table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    return ["<h2>By region</h2>", f"<p>{escape(text)}</p>", table]
+
+
+def _rules(part: RulesPart) -> str:
+    said = {"weight": part.weight, "floor": part.floor or None, "cap": part.cap}
+    return ", ".join(f"{name} {value:,}" for name, value in said.items() if value is not None) or "none"
 
 
 def _row(name: str, figures: Figures) -> str:
@@ -120,7 +147,10 @@ def _policies(found: Report) -> list[str]:
     if len(found.outcomes) < 2:
         return []
     drawn = policies_chart(found.work, found.outcomes, found.oracle)
-    text = "False denials since the beginning. The lower a line ends, the fewer were turned away while there was room."
+    text = (
+        "Units of false denials since the beginning, over the time of the scenario. The lower a line ends, the fewer "
+        "were turned away while there was room."
+    )
     return [_figure("Who turns away whom it need not", drawn, text)]
 
 
@@ -130,34 +160,37 @@ def _plots(found: Report) -> list[str]:
         return []
     work, outcome = found.work, found.outcomes[name]
     parts = []
-    if spans(work, outcome) or any(one.what == "weight" for one in work.happenings):
+    happened = spans(work, outcome)
+    more = f" Of {len(happened)} the first {MOST_LANES} are listed." if len(happened) > MOST_LANES else ""
+    if happened or any(one.what == "weight" for one in work.happenings):
         parts.append(
             _figure(
                 "What happened",
                 events_chart(work, outcome),
                 "Cut off: the region reaches nobody, and goes on with the slice it holds. Lost: its servers and its "
                 "database are gone for so long. Frozen: the coordinator has heard no sign of life from it, so that no "
-                "move names it. The same times are shaded in the plots below.",
+                f"move names it. The same times are shaded in the plots below.{more}",
             )
         )
     parts += [
         _figure(
             f"Who holds how much ({name})",
             slices_chart(work, outcome),
-            "Each colour is the slice of one region: what it may admit without asking anybody. All slices together "
-            "never pass the dashed limit. What is free below it belongs to the pool, or is on its way from one region "
-            "to another.",
+            "Units. Each colour is the slice of one region: what it may admit without asking anybody. All slices "
+            "together never pass the dashed limit. What is free below it belongs to the pool, or is on its way "
+            "from one region to another.",
         ),
         _figure(
             f"What was asked for and admitted ({name})",
             demand_chart(work, outcome),
-            "The line is what all regions were asked for in each period, the area what they admitted. Where the line "
-            "is below the dashed limit, it should run along the top of the area.",
+            "Units in each period: the line is what all regions were asked for, the area what they admitted. Where the "
+            "line is below the dashed limit, it should run along the top of the area.",
         ),
         _figure(
             f"Who was denied ({name})",
             denials_chart(work, outcome, found.oracle),
-            "Grey: one counter for the whole world had denied it, too. Red: there was room, but elsewhere.",
+            "Units in each period. Grey: one counter for the whole world had denied it, too. Red: there was room, but "
+            "elsewhere.",
         ),
         _figure(
             f"What moved ({name})",
@@ -177,7 +210,10 @@ def _figure(title: str, drawn: str, caption: str) -> str:
 
 
 def _assumptions(found: Report) -> str:
-    notes = "".join(f"<li>{escape(note)}</li>" for note in found.work.notes)
+    mind = "".join(f"<li><b>Mind: {escape(warning)}</b></li>" for warning in found.work.warnings)
+    notes = mind + "".join(f"<li>{escape(note)}</li>" for note in found.work.notes)
+    if found.scenario.wait_s:
+        notes += f"<li>{WAITING}</li>"
     return (
         f'<h2>What it assumes</h2><ul class="muted">{notes}'
         "<li>The regions' servers, the coordinator and its planner are those of the product; their databases and etcd "

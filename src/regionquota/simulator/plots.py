@@ -16,6 +16,9 @@ COLUMNS: Final = 640
 """No more points than a screen can show."""
 _PALETTE: Final = 8
 _LONGEST_NAME: Final = 40
+_KEY_STEP: Final = 20
+_KEY_ROWS: Final = ((0.9, 2), (0.65, 3), (0.5, 4), (0.4, 5))
+"""How large a key of so many rows can be above a plot."""
 _TIME_STEPS: Final = (1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14_400, 21_600, 43_200, 86_400)
 
 
@@ -126,16 +129,42 @@ def lane(axes: Axes, y: float, begin: float, end: float, text: str) -> str:
 
 
 def key(entries: Sequence[tuple[str, str]]) -> str:
-    """Classes and names, in a row at the top."""
-    parts, x = [], float(LEFT)
-    for classes, name in entries:
-        shown = name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+    """Classes and names, in a row at the top; of many, in several and smaller."""
+    named = [
+        (classes, name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…") for classes, name in entries
+    ]
+    if sum(_wide(name) for _, name in named) <= WIDTH - LEFT:
+        return _key_row(named, LEFT, 12)
+    for scale, most in _KEY_ROWS:
+        rows = _in_rows(named, (WIDTH - LEFT) / scale)
+        if len(rows) <= most:
+            break
+    drawn = "".join(_key_row(row, 0, _KEY_STEP * number) for number, row in enumerate(rows))
+    return f'<g transform="translate({LEFT} 2) scale({scale})">{drawn}</g>'
+
+
+def _in_rows(named: Sequence[tuple[str, str]], width: float) -> list[list[tuple[str, str]]]:
+    rows: list[list[tuple[str, str]]] = [[]]
+    for entry in named:
+        if rows[-1] and sum(_wide(name) for _, name in [*rows[-1], entry]) > width:
+            rows.append([])
+        rows[-1].append(entry)
+    return rows
+
+
+def _wide(name: str) -> int:
+    return 44 + 8 * len(name)
+
+
+def _key_row(named: Iterable[tuple[str, str]], x: float, y: float) -> str:
+    parts = []
+    for classes, name in named:
         if "line" in classes or classes in {"limit", "asked"}:
-            parts.append(f'<path class="{classes}" d="M{x:.0f} 20h18"/>')
+            parts.append(f'<path class="{classes}" d="M{x:.0f} {y + 8:.0f}h18"/>')
         else:
-            parts.append(f'<rect class="{classes}" x="{x:.0f}" y="12" width="16" height="16" rx="3"/>')
-        parts.append(f'<text x="{x + 24:.0f}" y="25">{escape(shown)}</text>')
-        x += 44 + 8 * len(shown)
+            parts.append(f'<rect class="{classes}" x="{x:.0f}" y="{y:.0f}" width="16" height="16" rx="3"/>')
+        parts.append(f'<text x="{x + 24:.0f}" y="{y + 13:.0f}">{escape(name)}</text>')
+        x += _wide(name)
     return "".join(parts)
 
 

@@ -21,6 +21,10 @@ ABOUT: Final[Mapping[str, str]] = {
     "leases": "leases of capacity in proportion to what each region asks for, as Doorman describes it",
     "pull": "whoever runs out pulls half of what the richest has left, as bounded counters do",
 }
+WAITING: Final = (
+    "Callers wait for room with periodic and ours only; the others answer at once, so that these two may admit more "
+    "than the oracle."
+)
 
 
 def play(policy: str, scenario: Scenario, work: Workload, on_bin: Callable[[int], None] = lambda _: None) -> Outcome:

@@ -84,10 +84,13 @@ class Report:
             "seed": self.scenario.seed,
             "requests": len(self.work.requests),
             "units": sum(request.used for request in self.work.requests),
+            "regions": list(self.work.regions),
             "limit": self.work.limit,
             "bins": self.work.bins,
+            "bin_s": self.work.bin_s,
             "seconds": self.work.seconds,
             "notes": list(self.work.notes),
+            "warnings": list(self.work.warnings),
             "policies": {name: figures.plain() for name, figures in self.figures.items()},
         }
 

@@ -1,35 +1,44 @@
-"""What is simulated: a scenario's file, checked."""
+"""What is simulated: the fields of a scenario, their defaults and their ranges."""
 
-import math
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias, get_args
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, Literal, TypeAlias, get_args
 
 import msgspec
 from msgspec import Meta
 
 from regionquota.core.quota import MAX_AMOUNT, MAX_WEIGHT
-from regionquota.errors import InvalidRequest
 
 MAX_REGIONS: Final = 16
 MAX_REQUESTS: Final = 5_000_000
 """Of one scenario, for each policy."""
 Policy: TypeAlias = Literal["oracle", "static", "periodic", "ours", "leases", "pull"]
 POLICIES: Final[tuple[Policy, ...]] = get_args(Policy)
+Shape: TypeAlias = Literal["follow_the_sun", "bursts", "drift", "idle_then_jump", "clients", "flat"]
+SHAPES: Final[tuple[Shape, ...]] = get_args(Shape)
 
-Seconds = Annotated[float, Meta(ge=0, le=31_536_000)]
-Above0 = Annotated[float, Meta(gt=0, le=31_536_000)]
+MAX_BINS: Final = 100_000
+MADE_UP_BINS: Final = 288
+_TOP: Final = 31_536_000
+Seconds = Annotated[float, Meta(ge=0, le=_TOP)]
+Above0 = Annotated[float, Meta(gt=0, le=_TOP, description=f"a number above 0, up to {_TOP:,}")]
+Interval = Annotated[float, Meta(ge=0.01, le=_TOP)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Factor = Annotated[float, Meta(ge=0, le=1000)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
-Region = Annotated[str, Meta(pattern=r"^[a-z0-9_-]{1,63}\Z")]
+Units = Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]
+Weight = Annotated[int, Meta(ge=0, le=MAX_WEIGHT)]
+Region = Annotated[str, Meta(pattern=r"^[a-z0-9_-]{1,63}\Z", description="1 to 63 characters of a-z, 0-9, - and _")]
+Text = Annotated[str, Meta(min_length=1, max_length=1000, description="a text of 1 to 1,000 characters")]
+File = Annotated[str, Meta(min_length=1, pattern=r"^[^\x00]+\Z", description="the path of a CSV")]
+Shares = Annotated[
+    Share | dict[Region, Share], Meta(description="a number from 0 to 1, or a table with one for each region")
+]
 
 
 class RegionPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`round_trip_s` is to etcd and back."""
 
-    weight: Annotated[int, Meta(ge=0, le=MAX_WEIGHT)] = 100
+    weight: Weight = 100
     round_trip_s: Annotated[float, Meta(ge=0, le=60)] = 0.1
 
 
@@ -41,31 +50,42 @@ class DemandPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     `requests` is a CSV of single requests instead: time, units reserved, units used on top of a `most` reserved.
 
     So large a part of the requests, of each region or of those that are named, is of `high` or `low` priority.
+
+    `bins` None: all that a file has, `MADE_UP_BINS` of what is generated.
     """
 
-    trace: str | None = None
-    requests: str | None = None
+    trace: File | None = None
+    requests: File | None = None
     rates: dict[Region, Annotated[float, Meta(ge=0, le=1e9)]] | None = None
-    most: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] = 0
-    shape: Literal["follow_the_sun", "bursts", "drift", "idle_then_jump", "clients", "flat"] | None = None
+    most: Units = 0
+    shape: Shape | None = None
     mean: Above0 = 100.0
     factor: Above0 = 100.0
     clients: Annotated[int, Meta(ge=1, le=1000)] = 45
     scale: Above0 = 1.0
-    high: Share | dict[Region, Share] = 0.0
-    low: Share | dict[Region, Share] = 0.0
-    skip: Annotated[int, Meta(ge=0)] = 0
-    bins: Annotated[int, Meta(ge=1, le=100_000)] = 288
+    high: Shares = 0.0
+    low: Shares = 0.0
+    skip: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
+    bins: Annotated[int, Meta(ge=1, le=MAX_BINS)] | None = None
     days: Annotated[int, Meta(ge=1, le=1000)] = 1
     bin_s: Annotated[float, Meta(ge=1, le=86_400)] = 300.0
+
+    @property
+    def kind(self) -> str:
+        """The shape, or one of trace, requests and rates."""
+        return self.shape or next(name for name in ("trace", "requests", "rates") if getattr(self, name) is not None)
+
+    @property
+    def made_up_bins(self) -> int:
+        return MADE_UP_BINS if self.bins is None else self.bins
 
 
 class RulesPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Of the quota, for one region. Left out: the weight of the region, no floor, no cap."""
 
-    weight: Annotated[int, Meta(ge=0, le=MAX_WEIGHT)] | None = None
-    floor: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] = 0
-    cap: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] | None = None
+    weight: Weight | None = None
+    floor: Units = 0
+    cap: Units | None = None
 
 
 class QuotaPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -74,9 +94,9 @@ class QuotaPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     percents are those of its policy.
     """
 
-    limit: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] | None = None
+    limit: Units | None = None
     limit_factor: Above0 = 1.5
-    slices: dict[Region, Annotated[int, Meta(ge=0, le=MAX_AMOUNT)]] = msgspec.field(default_factory=dict)
+    slices: dict[Region, Units] = msgspec.field(default_factory=dict)
     regions: dict[Region, RulesPart] = msgspec.field(default_factory=dict)
     normal_fill_percent: Percent = 100
     low_fill_percent: Percent = 100
@@ -85,161 +105,51 @@ class QuotaPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class CoordinatorPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Left out: what is shipped. `learn` false: regions learn nothing of their demand."""
 
-    interval_s: Above0 | None = None
-    report_interval_s: Above0 | None = None
+    interval_s: Interval | None = None
+    report_interval_s: Interval | None = None
     claim_share: Share | None = None
     low_water: Share | None = None
     pool_share: Share | None = None
     smallest_pool_share: Share | None = None
     largest_pool_share: Share | None = None
     smallest_move_share: Share | None = None
-    growth_rounds: Annotated[float, Meta(ge=0, le=1000)] | None = None
-    variance: Annotated[float, Meta(ge=0, le=1000)] | None = None
+    growth_rounds: Factor | None = None
+    variance: Factor | None = None
     learn: bool = True
 
 
 class EventPart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """From `at_s` to `until_s` (weight: from then on)."""
+    """From `at_s` to `until_s`. A `weight` holds from then on."""
 
     at_s: Seconds
     what: Literal["partition", "region_down", "coordinator_down", "weight"]
     region: Region | None = None
     until_s: Seconds | None = None
-    weight: Annotated[int, Meta(ge=0, le=MAX_WEIGHT)] = 100
+    weight: Weight | None = None
+
+
+Regions = Annotated[
+    dict[Region, RegionPart],
+    Meta(max_length=MAX_REGIONS, description=f"a table of at most {MAX_REGIONS} regions"),
+]
+Events = Annotated[list[EventPart], Meta(description="a list of tables, each begun by [[events]]")]
+Policies = Annotated[list[Policy], Meta(min_length=1, description=f"a list of one or more of {', '.join(POLICIES)}")]
 
 
 class Scenario(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """`wait_s` is how long each caller is willing to wait for room. Without `regions` they are the trace's columns."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=1000)]
-    shows: Annotated[str, Meta(min_length=1, max_length=1000)]
+    name: Text
+    shows: Text
     demand: DemandPart
-    regions: Annotated[dict[Region, RegionPart], Meta(max_length=MAX_REGIONS)] = msgspec.field(default_factory=dict)
+    regions: Regions = msgspec.field(default_factory=dict)
     quota: QuotaPart = QuotaPart()
     coordinator: CoordinatorPart = CoordinatorPart()
-    events: list[EventPart] = msgspec.field(default_factory=list)
-    policies: Annotated[list[Policy], Meta(min_length=1)] = msgspec.field(default_factory=lambda: list(POLICIES))
+    events: Events = msgspec.field(default_factory=list)
+    policies: Policies = msgspec.field(default_factory=lambda: list(POLICIES))
     wait_s: Seconds = 0.0
-    seed: Annotated[int, Meta(ge=0)] = 1
-
-
-def read_scenario(path: Path, words: Sequence[str] = (), trace: Path | None = None) -> Scenario:
-    """`words` say otherwise: `quota.limit_factor=1.0`; `trace` goes before the demand that the file names.
-
-    Raises `InvalidRequest` that names the field.
-    """
-    try:
-        with path.open("rb") as file:
-            plain = tomllib.load(file)
-    except OSError as error:
-        raise InvalidRequest("scenario", f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest("scenario", f"{path} is not TOML: {error}") from error
-    if trace is not None:
-        _take_trace(plain, trace)
-    return otherwise(plain, words, str(path))
-
-
-def otherwise(plain: dict[str, Any], words: Sequence[str], where: str) -> Scenario:
-    """`plain`, as a file would say it, but for `words`. Raises `InvalidRequest`."""
-    for word in words:
-        _say(plain, word)
-    return checked(plain, where, words)
-
-
-def _take_trace(plain: dict[str, Any], trace: Path) -> None:
-    demand = plain.setdefault("demand", {})
-    if isinstance(demand, dict):
-        for other in ("shape", "rates"):
-            demand.pop(other, None)
-        demand["requests" if "requests" in demand else "trace"] = str(trace)
-
-
-def _say(plain: dict[str, Any], word: str) -> None:
-    name, equals, value = word.partition("=")
-    if not equals:
-        raise InvalidRequest("set", f'--set takes FIELD=VALUE, as in "quota.limit_factor=1.5", got "{word}"')
-    *parts, last = name.strip().split(".")
-    for part in parts:
-        plain = plain.setdefault(part, {})
-        if not isinstance(plain, dict):
-            raise InvalidRequest("set", f'--set {word}: {part} has no fields, as in "quota.limit_factor=1.5"')
-    try:
-        plain[last] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        plain[last] = value.strip()
-
-
-def _said(words: Sequence[str]) -> str:
-    """What may be wrong of it is not in the file."""
-    return f" with --set {' --set '.join(words)}" if words else ""
-
-
-def checked(plain: object, where: str, words: Sequence[str] = ()) -> Scenario:
-    try:
-        scenario = msgspec.convert(plain, Scenario)
-    except msgspec.ValidationError as error:
-        raise InvalidRequest("scenario", f"{where}{_said(words)}: {error}") from error
-    demand = scenario.demand
-    if sum(one is not None for one in (demand.trace, demand.requests, demand.shape, demand.rates)) != 1:
-        raise InvalidRequest("scenario", f"{where}: demand takes one of trace, requests, shape and rates")
-    for field, named in (
-        ("demand.rates", demand.rates or {}),
-        ("demand.high", share_by_region(demand.high, ())),
-        ("demand.low", share_by_region(demand.low, ())),
-        ("quota.slices", scenario.quota.slices),
-        ("quota.regions", scenario.quota.regions),
-    ):
-        if strangers := named.keys() - scenario.regions.keys():
-            raise InvalidRequest("scenario", f"{where}: {field} names {min(strangers)}, which is no region here")
-    _check_priorities(scenario, where)
-    if sum(scenario.quota.slices.values()) > (scenario.quota.limit or 0):
-        raise InvalidRequest("scenario", f"{where}: quota.slices must not add up to more than quota.limit")
-    for name, rules in scenario.quota.regions.items():
-        if rules.cap is not None and rules.floor > rules.cap:
-            raise InvalidRequest("scenario", f"{where}: quota.regions.{name}: the floor must not be above the cap")
-    if not scenario.regions and demand.trace is None:
-        raise InvalidRequest("scenario", f"{where}: regions is missing: only a trace names regions by its columns")
-    for number, event in enumerate(scenario.events):
-        _check_event(event, f"{where}: events[{number}]", scenario.regions)
-    _check_overlaps(scenario.events, where)
-    return scenario
+    seed: Annotated[int, Meta(ge=0, le=MAX_AMOUNT)] = 1
 
 
 def share_by_region(share: float | Mapping[str, float], regions: Iterable[str]) -> Mapping[str, float]:
     return share if isinstance(share, Mapping) else dict.fromkeys(regions, share)
-
-
-def _check_priorities(scenario: Scenario, where: str) -> None:
-    regions = scenario.regions or ("every region",)
-    high, low = (share_by_region(one, regions) for one in (scenario.demand.high, scenario.demand.low))
-    for region in sorted(high.keys() & low.keys()):
-        if high[region] + low[region] > 1:
-            raise InvalidRequest("scenario", f"{where}: demand.high and demand.low of {region} must not be above 1")
-    quota = scenario.quota
-    if quota.low_fill_percent > quota.normal_fill_percent:
-        raise InvalidRequest(
-            "scenario", f"{where}: quota.low_fill_percent must not be above quota.normal_fill_percent: set both"
-        )
-
-
-def _check_event(event: EventPart, where: str, regions: Mapping[str, RegionPart]) -> None:
-    if event.what == "coordinator_down" and event.region is not None:
-        raise InvalidRequest("scenario", f"{where}: coordinator_down takes no region")
-    if event.what != "coordinator_down" and event.region not in regions:
-        known = ", ".join(regions)
-        raise InvalidRequest("scenario", f'{where}: region must be one of {known}, got "{event.region or ""}"')
-    if event.until_s is not None and event.until_s <= event.at_s:
-        raise InvalidRequest("scenario", f"{where}: until_s must be later than at_s, {event.at_s:g}")
-
-
-def _check_overlaps(events: Sequence[EventPart], where: str) -> None:
-    """What is cut off twice would be back when the first of both ends."""
-    for (first, one), (second, other) in combinations(enumerate(events), 2):
-        if "weight" in {one.what, other.what} or one.region != other.region:
-            continue
-        if max(one.at_s, other.at_s) < min(one.until_s or math.inf, other.until_s or math.inf):
-            raise InvalidRequest(
-                "scenario",
-                f"{where}: events[{first}] and events[{second}] overlap: let one end before the other begins",
-            )

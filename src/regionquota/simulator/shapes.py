@@ -23,21 +23,21 @@ def shaped(demand: DemandPart, regions: Sequence[str], seed: int) -> Trace:
     """`demand.shape` or `demand.rates` must be given."""
     mean = demand.mean * demand.scale
     if demand.shape == "follow_the_sun":
-        return follow_the_sun(regions, bins=demand.bins, mean=mean, seed=seed, days=demand.days)
+        return follow_the_sun(regions, bins=demand.made_up_bins, mean=mean, seed=seed, days=demand.days)
     rng = random.Random(f"{seed}/demand")  # noqa: S311 - repeatable, not secret
     if demand.rates is not None:
-        levels = [[demand.rates.get(name, 0.0) * demand.bin_s * demand.scale for name in regions]] * demand.bins
+        levels = [[demand.rates.get(name, 0.0) * demand.bin_s * demand.scale for name in regions]] * demand.made_up_bins
     elif demand.shape == "clients":
-        levels = _clients(demand.clients, demand.bins, len(regions), mean, rng)
+        levels = _clients(demand.clients, demand.made_up_bins, len(regions), mean, rng)
     else:
-        levels = [_levels(demand, number, len(regions), mean, rng) for number in range(demand.bins)]
+        levels = [_levels(demand, number, len(regions), mean, rng) for number in range(demand.made_up_bins)]
     bins = [tuple(max(0, round(rng.gauss(level, math.sqrt(level)))) for level in row) for row in levels]
     return Trace(tuple(regions), tuple(bins), (f"demand was generated: {demand.shape or 'as it is now'}, seed {seed}",))
 
 
 def _levels(demand: DemandPart, number: int, regions: int, mean: float, rng: random.Random) -> list[float]:
     """What is to be expected in bin `number`."""
-    place = number / demand.bins
+    place = number / demand.made_up_bins
     busy = int(place * regions)
     match demand.shape:
         case "drift":
