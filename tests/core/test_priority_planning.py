@@ -172,7 +172,7 @@ def _wish_without_priorities(
     horizon = ahead * policy.growth_rounds
     growth = max(0.0, need.growth) * horizon
     margin = policy.variance * math.sqrt(min(need.in_use, need.turnover * horizon + 3))
-    extra = max(math.ceil(growth + margin + need.denied * ahead), need.largest if need.largest > 1 else 0)
+    extra = math.ceil(growth + margin + need.denied * ahead)
     wanted = need.in_use + extra if ahead_s is None else max(need.in_use + extra, foreseen(need, ahead_s))
     return Wish(need.in_use, min(wanted, max(limit, need.in_use)), state.weight, need.denied > 0)
 
@@ -191,7 +191,9 @@ def _sizes_without_priorities(known: Allocation, wishes: Mapping[Region, Wish], 
 
 @given(
     allocations(),
-    st.dictionaries(st.sampled_from(REGIONS), needs.map(lambda need: replaced(need, expected=0.0, deviation=0.0))),
+    st.dictionaries(
+        st.sampled_from(REGIONS), needs.map(lambda need: replaced(need, expected=0.0, deviation=0.0, largest=0))
+    ),
     st.dictionaries(st.sampled_from(REGIONS), states),
     policies,
     st.none() | st.floats(0, 1e6),
@@ -238,6 +240,19 @@ def test_low_priority_takes_nothing_that_another_region_wants_for_a_higher_one()
 
 
 KEPT = QuotaPolicy(low_fill_percent=80)
+
+
+@pytest.mark.parametrize("denied", [40.0, 0.0])  # as it is told at first, and for some seconds more
+def test_who_asked_for_much_at_once_at_low_priority_takes_nothing_that_is_wanted_elsewhere(denied: float) -> None:
+    def size(largest: int) -> int:
+        needs = {
+            "eu": Need(100, denied=denied, denied_low=denied, seconds=10.0, largest=largest),
+            "us": Need(100, denied=60.0, seconds=10.0),
+        }
+        known = owned(1000, policy=QuotaPolicy(low_fill_percent=80))
+        return sizes(known, wishes_of(known, needs, everybody, POLICY, ROUND_S, None), POLICY)["us"]
+
+    assert size(0) == size(800) == size(890)
 
 
 def test_low_priority_draws_nothing_that_another_region_keeps_for_higher_ones() -> None:

@@ -152,6 +152,15 @@ def test_crumbs_are_swept_together() -> None:
     assert {"us": 20, "ap": 10} == {move.source: move.amount for move in made.moves}
 
 
+def test_what_all_together_cannot_serve_costs_nobody_its_headroom() -> None:
+    """One caller that asks for the whole limit, again and again, left each of the others room for one request."""
+    donors = {"us": uses(10), "ap": uses(20)}
+    made = plan(allocation(300, eu=100, us=100, ap=100), ["eu"], {"eu": uses(100, largest=300)} | donors)
+    assert {"us": 45} == {move.source: move.amount for move in made.moves}
+    made = plan(allocation(300, eu=100, us=100, ap=100), ["eu"], {"eu": uses(12, largest=300)} | donors)
+    assert () == made.moves
+
+
 def test_the_last_unit_of_a_region_that_nobody_asks_is_moved() -> None:
     made = plan(allocation(1, us=1), ["eu"], {"eu": uses(0), "us": uses(0, 0.0, largest=0)})
     assert (PlannedMove("us", "eu", 1, 1),) == made.moves

@@ -11,7 +11,8 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     """`floor` is in use and never asked for; `want` is at least that. Where the quota has rules for the region, it gets
     `least` before others get what they want, and `most` at the most, which `want` is not above. Where priorities
     matter, `tiers` are sizes that rise to `want`, each of which everybody has before anybody gets more. `learnt` is
-    what the next hours, or the rest of the period, are expected to ask beyond it; for `deviation` see `Need`.
+    what the next hours, or the rest of the period, are expected to ask beyond it; for `deviation` see `Need`. `room`
+    is what it lacks beyond `want` to admit as much as was lately asked for at once: of use as a whole only.
     """
 
     floor: int
@@ -23,11 +24,16 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     tiers: tuple[int, ...] = ()
     learnt: int = 0
     deviation: float = 0.0
+    room: int = 0
 
     @property
     def presses(self) -> bool:
         """Something is denied at high priority."""
         return bool(self.tiers) and self.tiers[0] > self.floor
+
+    def lacks(self, owned: int, size: int) -> bool:
+        """Who owns so much, and is to own `size`, lacks what it wants or expects, or a room that it is to have."""
+        return owned < self.want + self.learnt or owned < self.want + self.room <= size
 
     @property
     def raised(self) -> "Wish":
@@ -59,6 +65,23 @@ def fill(wishes: Mapping[Region, Wish], capacity: int) -> Mapping[Region, int]:
                 rest -= filled[region]
     last = {region: msgspec.structs.replace(wish, weight=1) for region, wish in wishes.items() if wish.weight == 0}
     return {**filled, **fill(last, rest + sum(wish.floor for wish in last.values()))} if last else filled
+
+
+def with_rooms(wishes: Mapping[Region, Wish], rest: int) -> tuple[Mapping[Region, Wish], int]:
+    """Everybody has what they want, and there is a `rest`: of the rooms as many as fit, the smallest first. The wishes
+    as if these were wanted, too, and how much that is.
+
+    A part of a room admits nobody; shared out by weight, as what is wanted is, the rest would be parts of that kind.
+    """
+    raised, left = dict(wishes), rest
+    lacking = [(not wish.weight, wish.room - max(0, wish.least - wish.want), region) for region, wish in wishes.items()]
+    for _, lacks, region in sorted(lacking):
+        if 0 < lacks <= left:
+            wish, left = wishes[region], left - lacks
+            raised[region] = msgspec.structs.replace(
+                wish, want=wish.want + wish.room, learnt=max(0, wish.learnt - wish.room)
+            )
+    return raised, rest - left
 
 
 def with_expected(wishes: Mapping[Region, Wish], rest: int) -> tuple[Mapping[Region, Wish], int]:

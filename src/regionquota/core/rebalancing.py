@@ -14,7 +14,7 @@ import msgspec
 
 from regionquota.core.allocation import Allocation
 from regionquota.core.demand import Need
-from regionquota.core.filling import Wish, fill, with_expected
+from regionquota.core.filling import Wish, fill, with_expected, with_rooms
 from regionquota.core.floors_and_caps import TakesPart
 from regionquota.core.forecast import HOURS_AHEAD, together
 from regionquota.core.policy import DEFAULT_POLICY, QuotaPolicy
@@ -34,8 +34,9 @@ class Policy:
     a third of that once nobody asks for anything.
 
     A need is what is in use, `growth_rounds` rounds of growth, `variance` standard deviations of what comes and goes in
-    that time (Poisson), and what was denied in a round; room for as much as was lately asked for at once at least, so
-    that a caller that was denied, helped, and comes back as it was told finds what it was helped to.
+    that time (Poisson), and what was denied in a round. Where the needs fit, there is room beside that for as much as
+    was lately asked for at once, so that a caller that was denied, helped, and comes back as it was told finds what it
+    was helped to.
     """
 
     pool_share: float = 0.1
@@ -157,7 +158,11 @@ def sizes(allocation: Allocation, wishes: Mapping[Region, Wish], policy: Policy)
     if capacity - (pool if by_priority else 0) <= total.wants:
         bounded = with_floors(raised, capacity) if rules else wishes
         return fill_in_turn(bounded, capacity, pool) if by_priority else fill(bounded, capacity)
-    rest = max(0, capacity - pool - total.wants)
+    rest = capacity - total.wants
+    if total.rooms:
+        wishes, rooms = with_rooms(wishes, rest - (pool if by_priority else 0))
+        rest -= rooms
+    rest = max(0, rest - pool)
     if not total.plain:
         wishes, rest = with_expected(wishes, rest)
     return spread_within(wishes, rest) if rules else _spread(wishes, rest, total.weights)
@@ -188,18 +193,21 @@ def with_pool(policy: Policy, fixed: float | None, smallest: float, largest: flo
 
 
 class Totals(msgspec.Struct, frozen=True, gc=False):
-    """`capacity` is what those with a wish share. `plain`: nothing is learnt of any, and no priorities matter."""
+    """`capacity` is what those with a wish share. `plain`: nothing is learnt of any, and no priorities matter.
+    `rooms`: of any it is known how much was asked for at once.
+    """
 
     capacity: int
     floors: int
     wants: int
     weights: int
     plain: bool
+    rooms: bool
 
 
 def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> Totals:
     """In one pass: most of a round is this, for quotas that need nothing."""
-    capacity, floors, wants, weights, plain = allocation.pool, 0, 0, 0, True
+    capacity, floors, wants, weights, plain, rooms = allocation.pool, 0, 0, 0, True, False
     owned = allocation.slices
     for region, wish in wishes.items():
         capacity += owned.get(region, 0)
@@ -208,7 +216,9 @@ def totals(allocation: Allocation, wishes: Mapping[Region, Wish]) -> Totals:
         weights += wish.weight
         if wish.tiers or wish.learnt or wish.deviation:
             plain = False
-    return Totals(capacity, floors, wants, weights, plain)
+        if wish.room:
+            rooms = True
+    return Totals(capacity, floors, wants, weights, plain, rooms)
 
 
 def weigh_the_same(regions: Iterable[RegionState]) -> bool:
@@ -253,10 +263,13 @@ def wish_of(
     if need.expected or need.deviation:
         learnt = max(0, min(need.in_use + int(min(need.expected * foreseen_s, MAX_AMOUNT)), limit) - want)
         wish = msgspec.structs.replace(wish, learnt=learnt, deviation=need.deviation)
-    if quota.low_fill_percent == 100 and not need.denied_high and not need.denied_low:
-        return wish
-    usual = _wanted(without_low(need, quota), limit, policy, round_s, ahead_s)
-    return in_turn(wish, need, usual, min(round_s, need.seconds), quota, max(limit, need.in_use))
+    if quota.low_fill_percent != 100 or need.denied_high or need.denied_low:
+        usual = _wanted(without_low(need, quota), limit, policy, round_s, ahead_s)
+        wish = in_turn(wish, need, usual, min(round_s, need.seconds), quota, max(limit, need.in_use))
+    asked = need.in_use + need.largest
+    if need.largest > 1 and wish.want < asked <= limit:  # single units are claimed
+        wish = msgspec.structs.replace(wish, room=asked - wish.want)
+    return wish
 
 
 def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: float | None) -> int:
@@ -266,8 +279,6 @@ def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: flo
     growth = need.growth * horizon if need.growth > 0 else 0.0
     margin = policy.variance * math.sqrt(min(in_use, need.turnover * horizon + _FEW_REQUESTS))
     wanted = in_use + math.ceil(growth + margin + need.denied * ahead)
-    if need.largest > 1:  # single units are claimed
-        wanted = max(wanted, in_use + need.largest)
     if ahead_s is not None:
         wanted = max(wanted, foreseen(need, ahead_s))
     return max(limit, in_use) if wanted > limit else wanted
@@ -295,7 +306,7 @@ def _emit(
         owned = slices.get(region, 0)
         if size > owned:
             wish = wishes[region]
-            useful_from = 1 if wish.urgent else idle if owned >= wish.want + wish.learnt else smallest
+            useful_from = 1 if wish.urgent else smallest if wish.lacks(owned, size) else idle
             if size - owned >= useful_from or draining:
                 takers.append((owned - size, region, useful_from))
         elif size < owned:

@@ -38,14 +38,15 @@ def relieve(
     from the region that can spare most.
 
     So much that both have the same time left until they run out, at the rate at which they are asked now; from several
-    regions if one has not got what is asked for at once. Who denies at high priority is served first. Who does so at
-    low alone is served last, and with what others neither keep nor need: what is denied so is no rate. Nothing below
-    `smallest` units moves, but to a region that cannot serve a single request; and nothing that a donor which weighs
-    more will need of its share of the limit in the `period_s` that are left of the accounting period. Nobody gets what
-    others lack of their floors, nor is brought above its cap, and no donor is asked for its floor. A move that was
-    requested before still stands, unless its donor runs short itself (not at low priority alone: that one may give,
-    too), or it names a region that is frozen by now. While a lowered limit is being collected nobody is relieved: what
-    is given back would be in use again before it is collected.
+    regions if one has not got what is asked for at once, and if all together have not got that, crumbs and half of what
+    the richest has more. Who denies at high priority is served first. Who does so at low alone is served last, and with
+    what others neither keep nor need: what is denied so is no rate. Nothing below `smallest` units moves, but to a
+    region that cannot serve a single request; and nothing that a donor which weighs more will need of its share of the
+    limit in the `period_s` that are left of the accounting period. Nobody gets what others lack of their floors, nor is
+    brought above its cap, and no donor is asked for its floor. A move that was requested before still stands, unless
+    its donor runs short itself (not at low priority alone: that one may give, too), or it names a region that is frozen
+    by now. While a lowered limit is being collected nobody is relieved: what is given back would be in use again before
+    it is collected.
     """
     thawed = [
         move for move in allocation.moves if not any(_is_frozen(one, regions) for one in (move.source, move.target))
@@ -143,13 +144,28 @@ def _given(taker: _Side, donors: Mapping[Region, _Side], smallest: int) -> Mappi
         return {}
     if taker.left + spared[best] >= taker.size:
         return {best: spared[best]} if spared[best] >= (1 if taker.left < taker.size else smallest) else {}
-    return _collected(taker.size - taker.left, donors)
-
-
-def _collected(missing: int, donors: Mapping[Region, _Side]) -> Mapping[Region, int]:
-    """So much, from as few as have it; all that there is if that is less, as crumbs are of no use to anybody."""
-    found: dict[Region, int] = {}
+    missing = taker.size - taker.left
     spare = {name: donor.left if donor.left < donor.size else donor.left - donor.size for name, donor in donors.items()}
+    return _collected(missing, spare) if sum(spare.values()) >= missing else _in_vain(taker, donors, smallest)
+
+
+def _in_vain(taker: _Side, donors: Mapping[Region, _Side], smallest: int) -> Mapping[Region, int]:
+    """Its largest request is denied whatever it gets. It is given crumbs, which serve nobody where they are, and half
+    of what the richest has more, for its smaller requests.
+    """
+    given = {name: donor.left for name, donor in donors.items() if 0 < donor.left < donor.size}
+    richest = max(sorted(donors.keys() - given.keys()), key=lambda name: donors[name].left, default=None)
+    if richest is not None:
+        left = taker.left + sum(given.values())
+        half = min((donors[richest].left - left) // 2, donors[richest].left - donors[richest].size)
+        if half >= (smallest if left else 1):
+            given[richest] = half
+    return given
+
+
+def _collected(missing: int, spare: Mapping[Region, int]) -> Mapping[Region, int]:
+    """So much, from as few as have it."""
+    found: dict[Region, int] = {}
     for name in sorted(spare, key=lambda name: (-spare[name], name)):
         amount = min(spare[name], missing - sum(found.values()))
         if amount > 0:

@@ -35,8 +35,9 @@ def _within(wish: Wish, floor: int, cap: int | None, owned: int, share: int) -> 
     if floor and wish.want == 0 and owned <= share:
         # It may own its floor and have no use for the quota: that is no reason to be given what others never asked for.
         most = min(most, share)
-    least = max(wish.floor, floor)
-    return replace(wish, want=min(wish.want, most), urgent=wish.urgent or owned < floor, least=least, most=most)
+    least, want = max(wish.floor, floor), min(wish.want, most)
+    room = wish.room if want + wish.room <= most else 0
+    return replace(wish, want=want, urgent=wish.urgent or owned < floor, least=least, most=most, room=room)
 
 
 def spread_within(wishes: Mapping[Region, Wish], rest: int) -> Mapping[Region, int]:
