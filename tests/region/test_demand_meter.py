@@ -46,6 +46,16 @@ def test_it_is_told_for_longer_than_callers_are_told_to_wait() -> None:
     assert RETRY_DENIED_S < RETRIED_WITHIN_S
 
 
+def test_who_was_denied_is_told_of_again_though_the_region_owns_nothing() -> None:
+    meter = DemandMeter(NOON)
+    meter.denied(QUOTA, 40)
+    told = []
+    for seconds in (5, 10, 15, 20):
+        touched = meter.take_touched()
+        told.append([word.largest for word in report(meter, [holding(key, slice_=0) for key in touched], NOON + seconds)])
+    assert [[40], [40], [40], []] == told
+
+
 def test_a_clock_that_goes_back_forgets_what_was_denied() -> None:
     meter = DemandMeter(NOON)
     meter.denied(QUOTA, 40)

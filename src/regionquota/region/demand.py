@@ -52,7 +52,7 @@ class Tallied:
     """The largest amount that was denied in one of the reports before, `RETRIED_WITHIN_S` ago at most."""
 
     def words(self, holdings: Iterable[Holding]) -> list[Demand]:
-        """One for each that holds anything or was asked for.
+        """One for each that holds anything, or was asked for or lately denied.
 
         Sums are cut off at what readers take: one tenant's must not keep the words of all others from them.
         """
@@ -60,7 +60,8 @@ class Tallied:
         for held in (at(holding, self.now) for holding in holdings):
             tally = self.tallies.get(held.key, _NOTHING)
             counter = held.counter
-            if counter.slice or counter.used or counter.reserved or tally.denied:
+            before = self.denied_before.get(held.key, 0)
+            if counter.slice or counter.used or counter.reserved or tally.denied or before:
                 found.append(
                     Demand(
                         key=held.key,
@@ -74,7 +75,7 @@ class Tallied:
                         denied_low=min(tally.denied_low, MAX_AMOUNT),
                         seconds=self.seconds,
                         epoch=held.epoch,
-                        largest=max(tally.largest, self.denied_before.get(held.key, 0)),
+                        largest=max(tally.largest, before),
                         at=self.now,
                     )
                 )
@@ -116,8 +117,8 @@ class DemandMeter:
         self._touched[key] = None
 
     def take_touched(self) -> Sequence[QuotaKey]:
-        """What was touched, granted, freed or denied since it was last returned here: up to `MAX_QUOTAS`, what was
-        denied first, then in the order in which it was touched.
+        """What was touched, granted, freed or denied since it was last returned here, or denied in a report that still
+        counts: up to `MAX_QUOTAS`, what was denied first, then in the order in which it was touched.
         """
         denied = [key for key, tally in self._tallies.items() if tally.denied]
         chosen = list(islice(dict.fromkeys([*denied, *self._touched]), MAX_QUOTAS))
@@ -150,7 +151,9 @@ class DemandMeter:
             self._counted_before = self.take_counted()
         tallies, self._tallies, self.since = self._tallies, {}, now
         self._before = Tallied(tallies, seconds, now, self._denied_lately(now))
-        self._denied_before.append((now, {key: tally.largest_denied for key, tally in tallies.items() if tally.denied}))
+        denied = {key: tally.largest_denied for key, tally in tallies.items() if tally.denied}
+        self._denied_before.append((now, denied))
+        self._touched.update(dict.fromkeys([*self._before.denied_before, *denied]))
         return self._before
 
     def _denied_lately(self, now: float) -> Mapping[QuotaKey, int]:
