@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from regionquota.audit import Finding, Verdict, audit
-from regionquota.bootstrap.operator import operator
+from regionquota.bootstrap.operator import operator, region_databases
 from regionquota.cli.frame import ConfigOption, JsonOption, command, configuration, out, print_json, print_table
 from regionquota.http.decoding import write_time
 from regionquota.transfers import Transfer, TransferReader
@@ -23,8 +23,8 @@ async def transfers(
     json: JsonOption = False,
 ) -> None:
     """Show how slices changed: who gave, who received, and how long it took."""
-    async with operator(configuration(config), databases=True) as connected:
-        reader = TransferReader(connected.stores)
+    async with region_databases(configuration(config)) as opened:
+        reader = TransferReader(opened.stores)
         found = list(await reader.following())[-last:]
         if not follow:
             _show_all(found, json=json)
