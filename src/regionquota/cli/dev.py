@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -86,11 +87,23 @@ async def dev(
             print_json({"addresses": stack.addresses(), "config": str(stack.deployment_file)})
         else:
             print_table(("what", "where"), stack.addresses().items())
-            out.print(f"data, logs and {stack.deployment_file.name}: {options.data_dir}", highlight=False)
-            out.print("try: regionquota quota set acme vcpu 500 · regionquota replay · Ctrl-C ends it", highlight=False)
+            out.print(f"data and logs: {stack.deployment_file.parent}", highlight=False, soft_wrap=True)
+            out.print("Ctrl-C ends it; try, in another terminal:", highlight=False)
+            for line in commands_to_try(stack.deployment_file):
+                out.print(f"  {line}", highlight=False, soft_wrap=True)
         await _until(stopping, stack)
     if not json:
         out.print("stopped, nothing is left running")
+
+
+def commands_to_try(deployment_file: Path) -> Sequence[str]:
+    """Wherever they are pasted."""
+    config = f"--config {shlex.quote(str(deployment_file))}"
+    return [
+        f"regionquota quota set acme vcpu 500 {config}",
+        f"regionquota region list {config}",
+        f"regionquota replay {config}",
+    ]
 
 
 @asynccontextmanager
