@@ -55,7 +55,7 @@ async def evict(
             {"region": region, "eviction": eviction.number, "blind": eviction.blind, "retired": _plain(done.retired)}
         )
         return
-    out.print(f"{region} is evicted ({eviction.attestation})", highlight=False)
+    out.print(f"{region} is evicted ({eviction.attestation})", highlight=False, soft_wrap=True)
     if eviction.blind:
         out.print("etcd is to be recovered: what the region may own is counted then (regionquota region recover)")
     elif done.retired:

@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec
@@ -14,9 +14,9 @@ import msgspec
 import typer
 import uvloop
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from regionquota.cli.tables import laid_out
 from regionquota.config import Config, load
 from regionquota.core.quota import QuotaKey
 from regionquota.dev import DEPLOYMENT_FILE, default_data_dir
@@ -129,19 +129,9 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Numbers to the right, thousands separated."""
-    listed = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left")
-    for at, name in enumerate(columns):
-        numeric = bool(listed) and all(isinstance(row[at], int | float) or row[at] is None for row in listed)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in listed:
-        table.add_row(*(_cell(value) for value in row))
-    out.print(table)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None, *, prose: Collection[str] = ()
+) -> None:
+    """Numbers to the right, thousands separated. Only what `prose` names is folded, and only on a terminal."""
+    room = out.width if out.file.isatty() else None
+    out.print(laid_out(columns, [list(row) for row in rows], title, prose, room), soft_wrap=True, highlight=False)

@@ -81,7 +81,7 @@ async def list_(
         return
     columns = ("at", "region", "resource", "scope", "epoch", "kind", "delta", "request_id", "reason")
     described = ({"region": name} | fields_of(line) for name, line in found)
-    print_table(columns, ([line[column] for column in columns] for line in described))
+    print_table(columns, ([line[column] for column in columns] for line in described), prose=["reason"])
 
 
 @app.command(epilog="Example: regionquota ledger export --from 2026-11-01 --to 2026-12-01 --output november.csv")

@@ -194,7 +194,7 @@ async def remove(
     if json:
         print_json({"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope, "removed": True})
     else:
-        out.print(f"{key}: removed", highlight=False)
+        out.print(f"{key}: removed", highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: regionquota quota get acme vcpu --json")
@@ -262,6 +262,7 @@ async def list_(
             )
             for stored in found
         ),
+        prose=["policy"],
     )
 
 

@@ -165,6 +165,7 @@ def _show_cases(found: Sequence[Mapping[str, Any]]) -> None:
             )
             for one in found
         ),
+        prose=["why"],
     )
 
 
@@ -193,4 +194,5 @@ def _show_report(report: Mapping[str, Any]) -> None:
     out.print(head, highlight=False, soft_wrap=True)
     if report["findings"]:
         columns = ("quota", "truth", "ledger", "difference", "verdict", "done", "why")
-        print_table(columns, ((_quota(one), *(one[name] for name in _SHOWN)) for one in report["findings"]))
+        rows = ((_quota(one), *(one[name] for name in _SHOWN)) for one in report["findings"])
+        print_table(columns, rows, prose=["why"])

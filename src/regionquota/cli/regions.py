@@ -74,9 +74,10 @@ async def list_(config: ConfigOption = None, json: JsonOption = False) -> None:
     print_table(
         ("region", "weight", "state", "servers", "quotas"),
         ((one["region"], one["weight"], _state(one), one["servers"], one["quotas"]) for one in found),
+        prose=["state"],
     )
     for line in who_leads(leadership):
-        out.print(line, highlight=False)
+        out.print(line, highlight=False, soft_wrap=True)
 
 
 def who_leads(leadership: Leadership) -> Iterator[str]:

@@ -67,7 +67,9 @@ async def list_(config: ConfigOption = None, json: JsonOption = False) -> None:
         print_json([_describe(one) for one in found])
     else:
         print_table(
-            ("tenant", "suspended since", "why"), ((one.tenant, write_time(one.since), one.why) for one in found)
+            ("tenant", "suspended since", "why"),
+            ((one.tenant, write_time(one.since), one.why) for one in found),
+            prose=["why"],
         )
 
 
