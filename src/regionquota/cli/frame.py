@@ -5,7 +5,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec
@@ -124,7 +124,8 @@ def say(what: str, style: str, text: str) -> None:
     err.print(Text.assemble((what, style), " ", text), highlight=False, soft_wrap=True)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Mapping[str, Any]) -> None:
+    """One object in one line, the last of a command."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 

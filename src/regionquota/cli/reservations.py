@@ -150,7 +150,7 @@ def _amount(text: str) -> int:
 
 def _show_all(found: Sequence[Mapping[str, Any]], *, json: bool) -> None:
     if json:
-        print_json(found)
+        print_json({"reservations": found})
         return
     now = datetime.now(UTC)
     print_table(
