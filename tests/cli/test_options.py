@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -204,3 +205,28 @@ def test_help_shows_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert 0 == result.exit_code
     assert f"regionquota {command}" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_help_is_as_wide_as_the_terminal_and_not_as_our_source(width: int) -> None:
+    """A line ends where the next word would not fit."""
+    result = CliRunner().invoke(app, ["tenant", "suspend", "--help"], env={"COLUMNS": str(width), "TERM": "dumb"})
+    said = result.output[result.output.index("Let a tenant") : result.output.index("Arguments")]
+    lines = [line.strip() for line in said.splitlines()[:-1]]
+    for line, following in pairwise(line for line in lines if line):
+        assert line.endswith(".") or len(line) + len(following.split()[0]) >= width - 4
+
+
+@pytest.mark.parametrize(
+    ("command", "section"),
+    [("tenant suspend", "[agent] report_interval_s"), ("reconcile run", "Its name in [reconcile]")],
+)
+def test_help_names_sections_of_the_configuration(command: str, section: str) -> None:
+    result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert section in result.output
+
+
+def test_the_columns_of_transfers_are_explained() -> None:
+    result = CliRunner().invoke(app, ["transfers", "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    for column in ("slice", "change", "to", "took"):
+        assert f"{column}: " in result.output

@@ -1,8 +1,10 @@
 """What every command shares: finding the configuration, printing for people or programs, errors as exit codes."""
 
 import asyncio
+import inspect
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
@@ -14,6 +16,7 @@ import msgspec
 import typer
 import uvloop
 from rich.console import Console
+from rich.markup import escape
 from rich.text import Text
 
 from regionquota.cli.tables import laid_out
@@ -93,7 +96,13 @@ def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
         if status:
             raise typer.Exit(status)
 
+    run.__doc__ = escape(_unwrapped(work.__doc__ or ""))  # [agent] is a section, and no style
     return run
+
+
+def _unwrapped(text: str) -> str:
+    """Each paragraph and each item of a list in one line: a terminal is seldom as wide as our source."""
+    return re.sub(r"(?<!\n)\n(?!\n|- ) *", " ", inspect.cleandoc(text))
 
 
 def interrupt_at_sigterm() -> None:

@@ -22,7 +22,15 @@ async def transfers(
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show how slices changed: who gave, who received, and how long it took."""
+    """Show how slices changed: who gave, who received, and how long it took.
+
+    A line is one change of one region's slice:
+
+    - slice: its size since then; change: by how much that is more or less.
+    - to: of a decrease, for whom the units are: a region, or the pool.
+    - took: of an increase by units of another region, the time since that one let go of them. "-": they are the pool's, or
+      it is not known.
+    """
     async with region_databases(configuration(config)) as opened:
         reader = TransferReader(opened.stores)
         found = list(await reader.following())[-last:]

@@ -92,7 +92,7 @@ async def reject(
 @app.command(epilog="Example: regionquota reconcile run --source inventory --dry-run")
 @command
 async def run(
-    source: Annotated[str, typer.Option("--source", help="Its name in [reconcile] of the region's configuration.")],
+    source: Annotated[str, typer.Option("--source", help="Its name in \\[reconcile] of the region's configuration.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until the snapshot is old enough to be compared.")] = True,
     region: RegionOption = None,
