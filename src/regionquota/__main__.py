@@ -3,10 +3,10 @@
 import os
 import sys
 
+from regionquota.exit_status import INTERRUPTED
+
 # gRPC's default makes children that are started while calls run crash before exec; to be said before its import.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
-
-INTERRUPTED = 130
 
 
 def main() -> None:

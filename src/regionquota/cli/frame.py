@@ -24,6 +24,7 @@ from regionquota.config import Config, load
 from regionquota.core.quota import QuotaKey
 from regionquota.dev import DEPLOYMENT_FILE, default_data_dir
 from regionquota.errors import ConfigError, InvalidRequest, RegionQuotaError
+from regionquota.exit_status import INTERRUPTED
 from regionquota.http.decoding import check_identifier
 
 P = ParamSpec("P")
@@ -42,8 +43,6 @@ ConfigOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-INTERRUPTED: Final = 130
-"""Exit status after Ctrl-C, as shells have it: 128 and the number of the signal."""
 # So that -5 is a wrong number and not an unknown option.
 NEGATIVE_NUMBERS: Final = {"ignore_unknown_options": True}
 ScopeOption = Annotated[str, typer.Option("--scope", help="Scope of the quota.")]

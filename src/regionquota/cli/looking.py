@@ -28,8 +28,8 @@ async def transfers(
 
     - slice: its size since then; change: by how much that is more or less.
     - to: of a decrease, for whom the units are: a region, or the pool.
-    - took: of an increase by units of another region, the time since that one let go of them. "-": they are the pool's, or
-      it is not known.
+    - took: of an increase by units of another region, the time since that one let go of them. "-": they are the pool's,
+      or it is not known.
     """
     async with region_databases(configuration(config)) as opened:
         reader = TransferReader(opened.stores)

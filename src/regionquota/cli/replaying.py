@@ -13,7 +13,6 @@ from rich.console import Console
 from regionquota.bootstrap.operator import operator
 from regionquota.cli.dev import QUICK, RegionsOption, deployment
 from regionquota.cli.frame import (
-    INTERRUPTED,
     ConfigOption,
     JsonOption,
     command,
@@ -27,6 +26,7 @@ from regionquota.dev import Options
 from regionquota.dev.layout import DEFAULT_REGIONS
 from regionquota.embedded import die_with_parent, scratch_directory
 from regionquota.errors import InvalidRequest, RegionQuotaError, Unavailable
+from regionquota.exit_status import INTERRUPTED
 from regionquota.replay import (
     Faults,
     ReplayPlan,
