@@ -144,6 +144,41 @@ def test_bytes_that_are_no_text_are_refused_by_name(deployment: Path, arguments:
     assert says in refusal(deployment, *arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ledger", "list", "acme", "--region", "a\nb"], 'unknown region "a\\nb": known are eu'),
+        (["region", "list", "--config", "\x1b[31mred"], "cannot read \\x1b[31mred"),
+        (["demo", "--regions", "\udcff"], '--regions takes 1 to 63 characters of a-z, 0-9 and -, got "\\udcff"'),
+    ],
+)
+def test_what_was_given_does_not_break_the_line(deployment: Path, arguments: list[str], says: str) -> None:
+    env = {"REGIONQUOTA_CONFIG": str(deployment)}
+    result = CliRunner().invoke(app, arguments, env=env)
+    (line,) = result.output.splitlines()
+    assert (2, True) == (result.exit_code, says in line), line
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "\udcff", "a" * 257])
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        ("quota list --tenant NAME", "tenant must be a text"),
+        ("reservation list --tenant NAME", "tenant must be a text"),
+        (f"reconcile approve {NOBODY} --by NAME --reason x", "--by must be a text"),
+        ("reconcile run --source NAME", "--source must be a text"),
+    ],
+)
+def test_what_can_be_no_name_is_refused_by_its_option(deployment: Path, command: str, what: str, name: str) -> None:
+    arguments = [name if word == "NAME" else word for word in command.split()]
+    assert what in refusal(deployment, *arguments)
+
+
+def test_a_reason_that_is_no_text_is_refused_by_its_option(deployment: Path) -> None:
+    said = refusal(deployment, "reconcile", "reject", NOBODY, "--by", "ann", "--reason", "\udcff")
+    assert "--reason must be a text" in said
+
+
 def test_what_was_given_is_shown_as_it_was_given(deployment: Path) -> None:
     said = refusal(deployment, "quota", "set", "acme", "vcpu", "5", "--max-ttl", "max_ttl_s")
     assert said.endswith('got "max_ttl_s"')

@@ -119,8 +119,15 @@ def _say(group: BaseExceptionGroup[BaseException]) -> None:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             _say(error)
+        elif isinstance(error, ConfigError | InvalidRequest):
+            say("error:", "bold red", _in_one_line(str(error)))
         else:
             say("error:", "bold red", str(error))
+
+
+def _in_one_line(text: str) -> str:
+    """With what was given as it would be written in a program: it may hold whatever a terminal obeys."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def warn(text: str) -> None:

@@ -1,5 +1,6 @@
 """The commands of `regionquota quota`."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from regionquota.core.allocation import UNLIMITED, Allocation, LimitSource, Vers
 from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, QuotaKey
 from regionquota.errors import InvalidRequest, RegionQuotaError
 from regionquota.http import answers
+from regionquota.http.decoding import check_identifier
 from regionquota.http.quota_api import limit_word
 from regionquota.limits import LimitWord, put_limits, refuse_unknown_regions, remove_quota, warnings_of
 from regionquota.ports import AllocationStore, Stored
@@ -240,6 +242,8 @@ async def list_(
     json: JsonOption = False,
 ) -> None:
     """List quotas with their limits and slices."""
+    if tenant is not None:
+        check_identifier("tenant", tenant)
     async with operator(configuration(config)) as connected:
         _, documents = await connected.allocations.list()
     found = [stored for stored in documents if stored.allocation is not None and tenant in (None, stored.key.tenant)]
@@ -272,7 +276,9 @@ async def _set(key: QuotaKey, source: LimitSource | None, fields: dict[str, Any]
     async with operator(configuration(config)) as connected:
         _, known = await connected.allocations.read(key)
         if source is None:
-            source = LimitSource.OVERRIDE if known is not None and known.plan is None else LimitSource.PLAN
+            if known is None:
+                raise _unknown(key)
+            source = LimitSource.OVERRIDE if known.plan is None else LimitSource.PLAN
         body = policies.complete({**fields, "scope": key.scope, "source": source.value}, known, source)
         word = policies.word_for(key.tenant, key.resource, body)
         try:
@@ -319,8 +325,9 @@ async def _version(allocations: AllocationStore, limit: policies.NamedLimit) -> 
 
 
 def _unknown(key: QuotaKey) -> RegionQuotaError:
+    scope = "" if key.scope == GLOBAL_SCOPE else f" --scope {shlex.quote(key.scope)}"
     return RegionQuotaError(
-        f"unknown quota {key}: set one with regionquota quota set {key.tenant} {key.resource} LIMIT"
+        f"unknown quota {key}: set one with regionquota quota set {shlex.join((key.tenant, key.resource))} LIMIT{scope}"
     )
 
 

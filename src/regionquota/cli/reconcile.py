@@ -18,9 +18,11 @@ from regionquota.cli.frame import (
     print_table,
 )
 from regionquota.cli.region_servers import RegionOption, RegionServer, expect, region_servers
+from regionquota.cli.tenants import check_reason
 from regionquota.config import Config
 from regionquota.core.reconciling import CaseState
 from regionquota.errors import InvalidRequest, RegionQuotaError
+from regionquota.http.decoding import check_identifier
 from regionquota.http.reconcile_api import ANY_STATE, MAX_CASES
 from regionquota.region.counts import State
 
@@ -100,6 +102,7 @@ async def run(
     json: JsonOption = False,
 ) -> None:
     """Compare a source of truth now. A source with apply = false is always a dry run."""
+    check_identifier("--source", source)
     body = {"source": source, "dry_run": dry_run}
     async with region_servers(configuration(config), region, TIMEOUT_S) as servers:
         reports = [{"region": server.region, **await _run(server, body, wait=wait)} for server in servers]
@@ -125,6 +128,8 @@ async def _run(server: RegionServer, body: Mapping[str, Any], *, wait: bool) -> 
 async def _decide(
     word: str, name: str, by: str, reason: str, region: str | None, config: Config, *, json: bool
 ) -> None:
+    check_identifier("--by", by)
+    check_reason("--reason", reason)
     body = {"by": by, "reason": reason}
     async with region_servers(config, region, TIMEOUT_S) as servers:
         for server in servers:

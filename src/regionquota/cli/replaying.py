@@ -23,7 +23,7 @@ from regionquota.cli.frame import (
 )
 from regionquota.config import Config, load, require_deployment
 from regionquota.dev import Options
-from regionquota.dev.layout import DEFAULT_REGIONS
+from regionquota.dev.layout import DEFAULT_REGIONS, check_regions
 from regionquota.embedded import die_with_parent, scratch_directory
 from regionquota.errors import InvalidRequest, RegionQuotaError, Unavailable
 from regionquota.exit_status import INTERRUPTED
@@ -135,6 +135,7 @@ async def demo(
     """
     die_with_parent()
     names = tuple(regions.split(","))
+    check_regions(names)
     demand = follow_the_sun(names, bins=bins or DEMO_BINS, mean=MEAN_UNITS, seed=seed)
     plan = ReplayPlan(
         demand,
