@@ -1,4 +1,4 @@
-"""What `regionquota dev` tells to try."""
+"""What `regionquota dev` takes to be its own, and what it tells to try."""
 
 import shlex
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regionquota.cli import app
-from regionquota.cli.dev import commands_to_try
+from regionquota.cli.dev import commands_to_try, settings_of
 from regionquota.embedded import free_port
 
 
@@ -25,3 +25,16 @@ def test_what_is_told_to_be_tried_works_from_anywhere(tmp_path: Path, monkeypatc
         result = CliRunner().invoke(app, arguments)
         assert ("regionquota", 1) == (program, result.exit_code), result.output
         assert nobody in result.output
+
+
+def test_dev_does_not_join_the_deployment_that_commands_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "deployment.toml"
+    file.write_text(
+        '[etcd]\nendpoints = ["etcd.prod:2379"]\n'
+        '[deployment]\nregions = { eu = { url = "http://eu.prod", dsn = "postgresql://prod/eu" } }\n'
+    )
+    monkeypatch.setenv("REGIONQUOTA_CONFIG", str(file))
+    _, databases, endpoints = settings_of(None, None, None)
+    assert ({}, ()) == (databases, endpoints)
+    _, databases, endpoints = settings_of(file, None, None)
+    assert (["eu"], ("etcd.prod:2379",)) == ([*databases], endpoints)

@@ -1,6 +1,8 @@
 """What the command line refuses before it asks anybody, by the names of its own options, and the help it gives."""
 
+import errno
 import logging
+import os
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path

@@ -13,7 +13,7 @@ import typer
 
 from regionquota.bootstrap.serving import stop_signal
 from regionquota.cli.frame import command, interrupt_at_sigterm, out, print_json, print_table
-from regionquota.config import AgentConfig, Config, CoordinatorConfig, DeployedRegion, load
+from regionquota.config import FILE_VARIABLE, AgentConfig, Config, CoordinatorConfig, DeployedRegion, load
 from regionquota.dev import Layout, Options, Stack, default_data_dir
 from regionquota.dev.layout import DEFAULT_REGIONS, MAX_RTT_MS
 from regionquota.embedded import die_with_parent
@@ -71,7 +71,7 @@ async def dev(
     Exit status 130 if that comes before all is up.
     """
     die_with_parent()
-    base, named, endpoints = _settings(config, etcd, interval)
+    base, named, endpoints = settings_of(config, etcd, interval)
     options = Options(
         data_dir or default_data_dir(),
         tuple(regions.split(",")),
@@ -131,11 +131,12 @@ async def _until(stopping: asyncio.Event, stack: Stack) -> None:
     failed.cancel()
 
 
-def _settings(
+def settings_of(
     file: Path | None, etcd: str | None, interval: float | None
 ) -> tuple[Config, dict[str, DeployedRegion], Sequence[str]]:
     """The daemons' settings; without a file those that answer quickly. Then what was named instead of embedded ones."""
-    given = load(file, os.environ)
+    # $REGIONQUOTA_CONFIG names the deployment that commands ask: whoever tries something out here is not to join it.
+    given = load(file, {name: value for name, value in os.environ.items() if name != FILE_VARIABLE})
     base = given if file is not None else replace(given, agent=QUICK.agent, coordinator=QUICK.coordinator)
     if interval is not None:
         base = replace(base, coordinator=replace(base.coordinator, interval_s=interval))

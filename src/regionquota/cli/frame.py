@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from regionquota.cli.tables import laid_out
-from regionquota.config import Config, load
+from regionquota.config import FILE_VARIABLE, Config, load
 from regionquota.core.quota import QuotaKey
 from regionquota.dev import DEPLOYMENT_FILE, default_data_dir
 from regionquota.errors import ConfigError, InvalidRequest, RegionQuotaError
@@ -50,9 +50,8 @@ ScopeOption = Annotated[str, typer.Option("--scope", help="Scope of the quota.")
 
 def configuration(path: Path | None) -> Config:
     """Raises `ConfigError`."""
-    if path is None and not os.environ.get("REGIONQUOTA_CONFIG"):
-        left_by_dev = default_data_dir() / DEPLOYMENT_FILE
-        path = left_by_dev if left_by_dev.exists() else None
+    if path is None and not os.environ.get(FILE_VARIABLE):
+        path = _left_by_dev()
         if path is None:
             err.print(
                 "no configuration found (no --config, no $REGIONQUOTA_CONFIG, nothing that regionquota dev left in "
@@ -60,6 +59,14 @@ def configuration(path: Path | None) -> Config:
                 style="dim",
             )
     return load(path, os.environ)
+
+
+def _left_by_dev() -> Path | None:
+    file = default_data_dir() / DEPLOYMENT_FILE
+    try:
+        return file if file.exists() else None
+    except OSError as error:
+        raise ConfigError(f"cannot look for {file}: {error.strerror}; name a configuration with --config") from error
 
 
 def quota_key(tenant: str, resource: str, scope: str) -> QuotaKey:

@@ -148,7 +148,7 @@ def _only(config: Config, region: str | None) -> Config:
     if region is None:
         return config
     if region not in regions:
-        raise InvalidRequest("region", f'unknown region "{region}": known are {", ".join(sorted(regions))}')
+        raise InvalidRequest("--region", f'--region: unknown region "{region}": known are {", ".join(sorted(regions))}')
     return replace(config, deployment=replace(config.deployment, regions={region: regions[region]}))
 
 
