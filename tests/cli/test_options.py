@@ -161,6 +161,16 @@ def test_what_was_given_does_not_break_the_line(deployment: Path, arguments: lis
     assert (2, True) == (result.exit_code, says in line), line
 
 
+def test_what_dev_left_where_one_may_not_look_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(_: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "exists", forbidden)
+    result = CliRunner().invoke(app, ["region", "list"], env={"REGIONQUOTA_CONFIG": ""})
+    assert 2 == result.exit_code
+    assert "deployment.toml: Permission denied; name a configuration with --config" in result.output
+
+
 @pytest.mark.parametrize("name", ["", "a\nb", "\udcff", "a" * 257])
 @pytest.mark.parametrize(
     ("command", "what"),
