@@ -1,5 +1,8 @@
 """What the command line refuses before it asks anybody, by the names of its own options, and the help it gives."""
 
+import errno
+import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -131,6 +134,51 @@ def test_bytes_that_are_no_text_are_refused_by_name(deployment: Path, arguments:
     assert says in refusal(deployment, *arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["ledger", "list", "acme", "--region", "a\nb"], 'unknown region "a\\nb": known are eu'),
+        (["region", "list", "--config", "\x1b[31mred"], "cannot read \\x1b[31mred"),
+        (["demo", "--regions", "\udcff"], '--regions takes 1 to 63 characters of a-z, 0-9 and -, got "\\udcff"'),
+    ],
+)
+def test_what_was_given_does_not_break_the_line(deployment: Path, arguments: list[str], says: str) -> None:
+    env = {"REGIONQUOTA_CONFIG": str(deployment)}
+    result = CliRunner().invoke(app, arguments, env=env)
+    (line,) = result.output.splitlines()
+    assert (2, True) == (result.exit_code, says in line), line
+
+
+def test_what_dev_left_where_one_may_not_look_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(_: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "exists", forbidden)
+    result = CliRunner().invoke(app, ["region", "list"], env={"REGIONQUOTA_CONFIG": ""})
+    assert 2 == result.exit_code
+    assert "deployment.toml: Permission denied; name a configuration with --config" in result.output
+
+
+@pytest.mark.parametrize("name", ["", "a\nb", "\udcff", "a" * 257])
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        ("quota list --tenant NAME", "tenant must be a text"),
+        ("reservation list --tenant NAME", "tenant must be a text"),
+        (f"reconcile approve {NOBODY} --by NAME --reason x", "--by must be a text"),
+        ("reconcile run --source NAME", "--source must be a text"),
+    ],
+)
+def test_what_can_be_no_name_is_refused_by_its_option(deployment: Path, command: str, what: str, name: str) -> None:
+    arguments = [name if word == "NAME" else word for word in command.split()]
+    assert what in refusal(deployment, *arguments)
+
+
+def test_a_reason_that_is_no_text_is_refused_by_its_option(deployment: Path) -> None:
+    said = refusal(deployment, "reconcile", "reject", NOBODY, "--by", "ann", "--reason", "\udcff")
+    assert "--reason must be a text" in said
+
+
 def test_what_was_given_is_shown_as_it_was_given(deployment: Path) -> None:
     said = refusal(deployment, "quota", "set", "acme", "vcpu", "5", "--max-ttl", "max_ttl_s")
     assert said.endswith('got "max_ttl_s"')
@@ -192,3 +240,28 @@ def test_help_shows_an_example(command: str) -> None:
     result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert 0 == result.exit_code
     assert f"regionquota {command}" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_help_is_as_wide_as_the_terminal_and_not_as_our_source(width: int) -> None:
+    """A line ends where the next word would not fit."""
+    result = CliRunner().invoke(app, ["tenant", "suspend", "--help"], env={"COLUMNS": str(width), "TERM": "dumb"})
+    said = result.output[result.output.index("Let a tenant") : result.output.index("Arguments")]
+    lines = [line.strip() for line in said.splitlines()[:-1]]
+    for line, following in pairwise(line for line in lines if line):
+        assert line.endswith(".") or len(line) + len(following.split()[0]) >= width - 4
+
+
+@pytest.mark.parametrize(
+    ("command", "section"),
+    [("tenant suspend", "[agent] report_interval_s"), ("reconcile run", "Its name in [reconcile]")],
+)
+def test_help_names_sections_of_the_configuration(command: str, section: str) -> None:
+    result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert section in result.output
+
+
+def test_the_columns_of_transfers_are_explained() -> None:
+    result = CliRunner().invoke(app, ["transfers", "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    for column in ("slice", "change", "to", "took"):
+        assert f"{column}: " in result.output

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import pytest
 import typer
 
-from regionquota.cli.frame import INTERRUPTED, command, print_table, say
+from regionquota.cli.frame import command, print_table, say
 from regionquota.errors import InvalidRequest, Unavailable
+from regionquota.exit_status import INTERRUPTED
 
 
 @pytest.mark.parametrize("name", ["[red]", r"\[red]", r"\[/red]", "[/]", "a\\", ":smile:", "eu:us:ap"])

@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
+from regionquota.adapters.postgres.cases import PostgresCaseStore
 from regionquota.adapters.postgres.migrate import migrate
 from regionquota.adapters.postgres.slot import Slot
 from regionquota.adapters.postgres.store import PostgresRegionStore
@@ -56,6 +57,15 @@ async def store_on(
     pool = await open_pool(dsn, password=None, size=size, deadlines=deadlines)
     try:
         yield PostgresRegionStore(pool, region, deadlines, Slot(slot))
+    finally:
+        pool.terminate()
+
+
+@asynccontextmanager
+async def cases_on(dsn: str) -> AsyncIterator[PostgresCaseStore]:
+    pool = await open_pool(dsn, password=None, size=4, deadlines=PATIENT)
+    try:
+        yield PostgresCaseStore(pool, PATIENT)
     finally:
         pool.terminate()
 

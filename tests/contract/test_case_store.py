@@ -13,8 +13,7 @@ from tests.core.builders import NOON, OTHER, QUOTA, allocation, at, reservation_
 
 from regionquota.adapters.memory.cases import MemoryCaseStore
 from regionquota.adapters.memory.region_store import MemoryRegionStore
-from regionquota.adapters.postgres.cases import PostgresCaseStore
-from regionquota.adapters.postgres.transaction import open_pool
+from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.core.commands import Adjust, Charge, Commit, Expire, Release, Reserve
 from regionquota.core.periods import epoch_of
 from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
@@ -61,12 +60,9 @@ def memory_books(memory_store: MemoryRegionStore) -> Books:
 
 
 @pytest.fixture
-async def postgres_books(database: str, open_store: fixtures.OpenStore) -> AsyncIterator[Books]:
-    pool = await open_pool(database, password=None, size=4, deadlines=fixtures.PATIENT)
-    try:
-        yield Books(await open_store(), PostgresCaseStore(pool, fixtures.PATIENT))
-    finally:
-        pool.terminate()
+async def postgres_books(database: str, postgres_store: PostgresRegionStore) -> AsyncIterator[Books]:
+    async with fixtures.cases_on(database) as cases:
+        yield Books(postgres_store, cases)
 
 
 @pytest.fixture(params=["memory", "postgres"])

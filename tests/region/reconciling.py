@@ -13,8 +13,7 @@ from tests.core.builders import NOON, QUOTA, allocation, at
 from regionquota.adapters.memory.cases import MemoryCaseStore
 from regionquota.adapters.memory.region_store import MemoryRegionStore
 from regionquota.adapters.memory.truth import MemoryTruthSource
-from regionquota.adapters.postgres.cases import PostgresCaseStore
-from regionquota.adapters.postgres.transaction import open_pool
+from regionquota.adapters.postgres.store import PostgresRegionStore
 from regionquota.core.commands import Adjust, Outcome
 from regionquota.core.quota import MAX_AMOUNT, Kind, QuotaKey
 from regionquota.core.reconciling import Case, CaseState, Verdict
@@ -100,12 +99,9 @@ def memory_region(memory_store: MemoryRegionStore) -> Region:
 
 
 @pytest.fixture
-async def postgres_region(database: str, open_store: fixtures.OpenStore) -> AsyncIterator[Region]:
-    pool = await open_pool(database, password=None, size=4, deadlines=fixtures.PATIENT)
-    try:
-        yield Region(await open_store(), PostgresCaseStore(pool, fixtures.PATIENT))
-    finally:
-        pool.terminate()
+async def postgres_region(database: str, postgres_store: PostgresRegionStore) -> AsyncIterator[Region]:
+    async with fixtures.cases_on(database) as cases:
+        yield Region(postgres_store, cases)
 
 
 @pytest.fixture(params=["memory", "postgres"])

@@ -2,117 +2,18 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 
 import pytest
-from tests.clocks import HandClock
-from tests.core.builders import allocation
+from tests.region import claiming
+from tests.region.claiming import QUOTA, World
 
-from regionquota.adapters.memory.coordination import MemoryCoordination
-from regionquota.adapters.memory.region_store import MemoryRegionStore
-from regionquota.core.allocation import (
-    Allocation,
-    LimitSource,
-    Move,
-    VersionedLimit,
-    grant,
-    new_allocation,
-    request_moves,
-)
-from regionquota.core.policy import QuotaPolicy
+from regionquota.core.allocation import LimitSource, Move, VersionedLimit, grant, new_allocation, request_moves
 from regionquota.core.quota import Kind, QuotaKey
-from regionquota.core.region_rules import RegionRules
 from regionquota.errors import EtcdUnavailable, WentBackwards
-from regionquota.ports import Fence, Stored
-from regionquota.region.claims import PARALLEL, UNHEARD_S, UNKNOWN_FOR_S, Claims
-from regionquota.region.denials import Pool
-from regionquota.region.follower import Follower
+from regionquota.ports import Stored
+from regionquota.region.claims import PARALLEL, UNHEARD_S, UNKNOWN_FOR_S
 
-QUOTA = QuotaKey("acme", "vcpu")
-
-
-class CountingCoordination(MemoryCoordination):
-    """Memory, with the reads counted and, while `silent`, never answered."""
-
-    def __init__(self, clock: HandClock) -> None:
-        super().__init__(clock)
-        self.reads = 0
-        self.silent = False
-        self.silent_watch = False
-        self.failing: set[QuotaKey] = set()
-        self.before_swap: list[Allocation] = []
-        self.on_lost: Callable[[], Awaitable[object]] | None = None
-
-    async def read(self, key: QuotaKey) -> tuple[int, Allocation | None]:
-        self.reads += 1
-        await asyncio.sleep(3600 if self.silent else 0)
-        if key in self.failing:
-            raise EtcdUnavailable("etcd is away")
-        return await super().read(key)
-
-    async def watch(self, after: int) -> AsyncGenerator[Sequence[Stored], None]:
-        if self.silent_watch:
-            raise EtcdUnavailable("the watch has ended")
-        async for batch in super().watch(after):
-            yield batch
-
-    async def swap(
-        self, key: QuotaKey, revision: int, allocation: Allocation, fence: Fence | None = None
-    ) -> int | None:
-        if self.before_swap:
-            await super().swap(key, revision, self.before_swap.pop(), fence)
-        written = await super().swap(key, revision, allocation, fence)
-        if written is None and self.on_lost is not None:
-            await self.on_lost()
-        return written
-
-
-@dataclass
-class World:
-    clock: HandClock = field(default_factory=HandClock)
-    allowed: bool = True
-    got: list[int] = field(default_factory=list)
-    cried: list[tuple[QuotaKey, int]] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    absent: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self.etcd = CountingCoordination(self.clock)
-        self.store = MemoryRegionStore("eu")
-        self.follower = Follower(
-            "eu", self.etcd, self.store, self.clock, relist_interval_s=60, on_backwards=self.said.append
-        )
-        self.claims = Claims(
-            "eu",
-            self.etcd,
-            self.store,
-            self.follower,
-            self.clock,
-            share=0.5,
-            join_timeout_s=0.2,
-            allowed=lambda: self.allowed,
-            takes_part=lambda region: region not in self.absent,
-            on_claim=self.got.append,
-            on_lack=lambda key, available: self.cried.append((key, available)),
-        )
-
-    @property
-    def quotas(self) -> list[QuotaKey]:
-        return [key for key, _ in self.cried]
-
-    async def set_limit(self, limit: int, **slices: int) -> None:
-        allocation = new_allocation(Kind.ALLOCATED, LimitSource.PLAN, VersionedLimit(limit, 1))
-        await self.etcd.swap(QUOTA, 0, grant(allocation, slices) if slices else allocation)
-
-    async def slice(self) -> int:
-        holding = await self.store.holding(QUOTA)
-        return -1 if holding is None else holding.slice
-
-
-@pytest.fixture
-async def world() -> World:
-    return World()
+world = claiming.world
 
 
 async def test_the_first_use_of_a_quota_claims_a_share_of_the_pool(world: World) -> None:
@@ -368,71 +269,3 @@ async def test_many_quotas_that_run_short_are_served_by_a_few_tasks() -> None:
     await world.claims.serve()
     assert [5] * len(keys) == [held.slice for held in await world.store.holdings()]
     assert most <= PARALLEL
-
-
-# -- rules of the quota for single regions --
-
-
-async def ruled(world: World, limit: int, slices: dict[str, int] | None = None, **rules: RegionRules) -> None:
-    known = allocation(limit, policy=QuotaPolicy(regions=rules), **(slices or {}))
-    revision, _ = await world.etcd.read(QUOTA)
-    assert await world.etcd.swap(QUOTA, revision, known)
-    await world.follower.relist()
-
-
-async def test_a_first_use_claims_no_more_than_to_the_cap(world: World) -> None:
-    await ruled(world, 100, eu=RegionRules(cap=20))
-    await world.claims.join(QUOTA, 60)
-    assert 20 == await world.slice()
-
-
-async def test_a_first_use_leaves_what_others_lack_of_their_floors(world: World) -> None:
-    await ruled(world, 100, {"ap": 10}, us=RegionRules(floor=50), ap=RegionRules(floor=20))
-    await world.claims.join(QUOTA, 60)
-    assert 30 == await world.slice()
-
-
-async def test_the_floor_of_a_region_that_takes_no_part_holds_nothing_back(world: World) -> None:
-    world.absent.add("us")
-    await ruled(world, 100, us=RegionRules(floor=50))
-    await world.claims.join(QUOTA, 100)
-    assert 100 == await world.slice()
-
-
-async def test_its_own_floor_may_be_claimed_whatever_others_lack(world: World) -> None:
-    await ruled(world, 3, **dict.fromkeys(("eu", "us", "ap"), RegionRules(floor=1)))
-    await world.claims.join(QUOTA)
-    assert 1 == await world.slice()
-
-
-async def test_a_region_that_owns_all_that_it_may_asks_nobody(world: World) -> None:
-    await ruled(world, 100, {"eu": 20}, eu=RegionRules(cap=20))
-    reads = world.etcd.reads
-    world.claims.run_short(QUOTA, 5, lacking=5)
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await world.claims.serve()
-    assert ([], reads) == (world.cried, world.etcd.reads)
-
-
-async def test_what_of_the_pool_is_within_reach_is_told(world: World) -> None:
-    assert world.claims.pool(QUOTA) is None
-    await ruled(world, 100, {"eu": 20}, eu=RegionRules(floor=30, cap=60), us=RegionRules(floor=35))
-    assert Pool(80, 40, True, {"us"}) == world.claims.pool(QUOTA)
-    world.absent.add("us")
-    assert Pool(80, 40, True, frozenset()) == world.claims.pool(QUOTA)
-    world.allowed = False
-    assert Pool(80, 0, False, frozenset()) == world.claims.pool(QUOTA)
-
-
-async def test_what_others_lack_of_their_floors_is_cried_for(world: World) -> None:
-    await ruled(world, 100, {"eu": 20, "ap": 40}, us=RegionRules(floor=40))
-    world.claims.run_short(QUOTA, 5, lacking=5)
-    assert [QUOTA] == world.quotas
-
-
-async def test_a_claim_that_reaches_the_cap_does_not_cry(world: World) -> None:
-    await ruled(world, 100, {"eu": 10}, eu=RegionRules(cap=12))
-    world.claims.run_short(QUOTA, 5)
-    await world.claims.serve()
-    assert (12, []) == (await world.slice(), world.cried)

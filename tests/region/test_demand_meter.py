@@ -52,7 +52,9 @@ def test_who_was_denied_is_told_of_again_though_the_region_owns_nothing() -> Non
     told = []
     for seconds in (5, 10, 15, 20):
         touched = meter.take_touched()
-        told.append([word.largest for word in report(meter, [holding(key, slice_=0) for key in touched], NOON + seconds)])
+        told.append(
+            [word.largest for word in report(meter, [holding(key, slice_=0) for key in touched], NOON + seconds)]
+        )
     assert [[40], [40], [40], []] == told
 
 

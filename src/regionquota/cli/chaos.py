@@ -69,7 +69,7 @@ def _list(*, json: bool) -> None:
     if json:
         print_json({"scenarios": [{"name": one.name, "shows": one.shows} for one in SCENARIOS.values()]})
     else:
-        print_table(("scenario", "shows"), ((one.name, one.shows) for one in SCENARIOS.values()))
+        print_table(("scenario", "shows"), ((one.name, one.shows) for one in SCENARIOS.values()), prose=["shows"])
 
 
 def _say(result: Result) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ import typer
 
 from regionquota.bootstrap.serving import stop_signal
 from regionquota.cli.frame import command, interrupt_at_sigterm, out, print_json, print_table
-from regionquota.config import AgentConfig, Config, CoordinatorConfig, DeployedRegion, load
+from regionquota.config import FILE_VARIABLE, AgentConfig, Config, CoordinatorConfig, DeployedRegion, load
 from regionquota.dev import Layout, Options, Stack, default_data_dir
 from regionquota.dev.layout import DEFAULT_REGIONS, MAX_RTT_MS
 from regionquota.embedded import die_with_parent
@@ -70,7 +71,7 @@ async def dev(
     Exit status 130 if that comes before all is up.
     """
     die_with_parent()
-    base, named, endpoints = _settings(config, etcd, interval)
+    base, named, endpoints = settings_of(config, etcd, interval)
     options = Options(
         data_dir or default_data_dir(),
         tuple(regions.split(",")),
@@ -86,11 +87,23 @@ async def dev(
             print_json({"addresses": stack.addresses(), "config": str(stack.deployment_file)})
         else:
             print_table(("what", "where"), stack.addresses().items())
-            out.print(f"data, logs and {stack.deployment_file.name}: {options.data_dir}", highlight=False)
-            out.print("try: regionquota quota set acme vcpu 500 · regionquota replay · Ctrl-C ends it", highlight=False)
+            out.print(f"data and logs: {stack.deployment_file.parent}", highlight=False, soft_wrap=True)
+            out.print("Ctrl-C ends it; try, in another terminal:", highlight=False)
+            for line in commands_to_try(stack.deployment_file):
+                out.print(f"  {line}", highlight=False, soft_wrap=True)
         await _until(stopping, stack)
     if not json:
         out.print("stopped, nothing is left running")
+
+
+def commands_to_try(deployment_file: Path) -> Sequence[str]:
+    """Wherever they are pasted."""
+    config = f"--config {shlex.quote(str(deployment_file))}"
+    return [
+        f"regionquota quota set acme vcpu 500 {config}",
+        f"regionquota region list {config}",
+        f"regionquota replay {config}",
+    ]
 
 
 @asynccontextmanager
@@ -118,11 +131,12 @@ async def _until(stopping: asyncio.Event, stack: Stack) -> None:
     failed.cancel()
 
 
-def _settings(
+def settings_of(
     file: Path | None, etcd: str | None, interval: float | None
 ) -> tuple[Config, dict[str, DeployedRegion], Sequence[str]]:
     """The daemons' settings; without a file those that answer quickly. Then what was named instead of embedded ones."""
-    given = load(file, os.environ)
+    # $REGIONQUOTA_CONFIG names the deployment that commands ask: whoever tries something out here is not to join it.
+    given = load(file, {name: value for name, value in os.environ.items() if name != FILE_VARIABLE})
     base = given if file is not None else replace(given, agent=QUICK.agent, coordinator=QUICK.coordinator)
     if interval is not None:
         base = replace(base, coordinator=replace(base.coordinator, interval_s=interval))

@@ -44,7 +44,7 @@ async def evict(
     """
     check_reason("--attest", attest)
     async with operator(configuration(config)) as connected:
-        with _progress("documents") as told:
+        with progress("documents") as told:
             done = await evict_region(
                 connected.allocations, connected.directory, connected.histories, region, attest, SystemClock(), told
             )
@@ -55,7 +55,7 @@ async def evict(
             {"region": region, "eviction": eviction.number, "blind": eviction.blind, "retired": _plain(done.retired)}
         )
         return
-    out.print(f"{region} is evicted ({eviction.attestation})", highlight=False)
+    out.print(f"{region} is evicted ({eviction.attestation})", highlight=False, soft_wrap=True)
     if eviction.blind:
         out.print("etcd is to be recovered: what the region may own is counted then (regionquota region recover)")
     elif done.retired:
@@ -80,7 +80,7 @@ async def readmit(
     With --database-lost nobody knows: that of consumable quotas returns when the period ends, the rest stays retired.
     """
     async with operator(configuration(config)) as connected:
-        with _progress("documents") as told:
+        with progress("documents") as told:
             done = await readmit_region(
                 connected.allocations,
                 connected.directory,
@@ -153,7 +153,7 @@ async def _recover(connected: Operator, expected: list[str], wait: float, *, any
     statements = await await_statements(
         connected.histories, connected.directory, history, expected, patience_s=wait, on_waiting=tell
     )
-    with _progress("documents") as told:
+    with progress("documents") as told:
         documents, rewritten, wanted = await rebuild_documents(
             connected.allocations_in(history), connected.directory, statements, SystemClock(), told
         )
@@ -168,8 +168,9 @@ async def _recover(connected: Operator, expected: list[str], wait: float, *, any
 
 
 @contextmanager
-def _progress(what: str) -> Iterator[Told]:
-    with Progress(console=err, transient=True) as bar:
+def progress(what: str) -> Iterator[Told]:
+    # Where there is no terminal, a bar that ends leaves an empty line behind.
+    with Progress(console=err, transient=True, disable=not err.is_terminal) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, of: bar.update(task, completed=done, total=of)
 

@@ -1,11 +1,14 @@
 """What every command shares: finding the configuration, printing for people or programs, errors as exit codes."""
 
 import asyncio
+import inspect
 import logging
 import os
+import re
+import shlex
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec
@@ -14,13 +17,15 @@ import msgspec
 import typer
 import uvloop
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 from rich.text import Text
 
-from regionquota.config import Config, load
+from regionquota.cli.tables import laid_out
+from regionquota.config import FILE_VARIABLE, Config, load
 from regionquota.core.quota import GLOBAL_SCOPE, QuotaKey
 from regionquota.dev import DEPLOYMENT_FILE, default_data_dir
 from regionquota.errors import ConfigError, InvalidRequest, RegionQuotaError
+from regionquota.exit_status import INTERRUPTED
 from regionquota.http.decoding import check_identifier
 
 P = ParamSpec("P")
@@ -39,8 +44,6 @@ ConfigOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-INTERRUPTED: Final = 130
-"""Exit status after Ctrl-C, as shells have it: 128 and the number of the signal."""
 # So that -5 is a wrong number and not an unknown option.
 NEGATIVE_NUMBERS: Final = {"ignore_unknown_options": True}
 ScopeOption = Annotated[str, typer.Option("--scope", help="Scope of the quota.")]
@@ -48,9 +51,8 @@ ScopeOption = Annotated[str, typer.Option("--scope", help="Scope of the quota.")
 
 def configuration(path: Path | None) -> Config:
     """Raises `ConfigError`."""
-    if path is None and not os.environ.get("REGIONQUOTA_CONFIG"):
-        left_by_dev = default_data_dir() / DEPLOYMENT_FILE
-        path = left_by_dev if left_by_dev.exists() else None
+    if path is None and not os.environ.get(FILE_VARIABLE):
+        path = _left_by_dev()
         if path is None:
             err.print(
                 "no configuration found (no --config, no $REGIONQUOTA_CONFIG, nothing that regionquota dev left in "
@@ -58,6 +60,14 @@ def configuration(path: Path | None) -> Config:
                 style="dim",
             )
     return load(path, os.environ)
+
+
+def _left_by_dev() -> Path | None:
+    file = default_data_dir() / DEPLOYMENT_FILE
+    try:
+        return file if file.exists() else None
+    except OSError as error:
+        raise ConfigError(f"cannot look for {file}: {error.strerror}; name a configuration with --config") from error
 
 
 def quota_key(tenant: str, resource: str, scope: str) -> QuotaKey:
@@ -68,7 +78,8 @@ def quota_key(tenant: str, resource: str, scope: str) -> QuotaKey:
 
 def named(key: QuotaKey) -> str:
     """As arguments of a command."""
-    return f"{key.tenant} {key.resource}" + ("" if key.scope == GLOBAL_SCOPE else f" --scope {key.scope}")
+    scope = () if key.scope == GLOBAL_SCOPE else ("--scope", key.scope)
+    return shlex.join((key.tenant, key.resource, *scope))
 
 
 def unknown_quota(key: QuotaKey) -> RegionQuotaError:
@@ -110,7 +121,13 @@ def command(work: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
         if status:
             raise typer.Exit(status)
 
+    run.__doc__ = escape(_unwrapped(work.__doc__ or ""))  # [agent] is a section, and no style
     return run
+
+
+def _unwrapped(text: str) -> str:
+    """Each paragraph and each item of a list in one line: a terminal is seldom as wide as our source."""
+    return re.sub(r"(?<!\n)\n(?!\n|- ) *", " ", inspect.cleandoc(text))
 
 
 def interrupt_at_sigterm() -> None:
@@ -128,8 +145,15 @@ def _say(group: BaseExceptionGroup[BaseException]) -> None:
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             _say(error)
+        elif isinstance(error, ConfigError | InvalidRequest):
+            say("error:", "bold red", _in_one_line(str(error)))
         else:
             say("error:", "bold red", str(error))
+
+
+def _in_one_line(text: str) -> str:
+    """With what was given as it would be written in a program: it may hold whatever a terminal obeys."""
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)
 
 
 def warn(text: str) -> None:
@@ -141,24 +165,15 @@ def say(what: str, style: str, text: str) -> None:
     err.print(Text.assemble((what, style), " ", text), highlight=False, soft_wrap=True)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Mapping[str, Any]) -> None:
+    """One object in one line, the last of a command."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Numbers to the right, thousands separated."""
-    listed = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left")
-    for at, name in enumerate(columns):
-        numeric = bool(listed) and all(isinstance(row[at], int | float) or row[at] is None for row in listed)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in listed:
-        table.add_row(*(_cell(value) for value in row))
-    out.print(table)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None, *, prose: Collection[str] = ()
+) -> None:
+    """Numbers to the right, thousands separated. Only what `prose` names is folded, and only on a terminal."""
+    room = out.width if out.file.isatty() else None
+    out.print(laid_out(columns, [list(row) for row in rows], title, prose, room), soft_wrap=True, highlight=False)

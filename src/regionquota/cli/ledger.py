@@ -17,7 +17,7 @@ from typing import IO, Annotated, Final, TypeAlias
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from regionquota.bootstrap.operator import operator
+from regionquota.bootstrap.operator import region_databases
 from regionquota.cli.frame import ConfigOption, JsonOption, command, configuration, err, print_json, print_table
 from regionquota.config import Config, require_deployment
 from regionquota.core.entries import EntryKind
@@ -71,17 +71,17 @@ async def list_(
         if value is not None:
             check_identifier(field, value)
     found: list[tuple[Region, LedgerLine]] = []
-    async with operator(_only(configuration(config), region), databases=True) as connected:
-        for name, ledger in connected.ledgers.items():
+    async with region_databases(_only(configuration(config), region)) as opened:
+        for name, ledger in opened.ledgers.items():
             lines = await ledger.last(tenant, last, resource=resource, scope=scope)
             found += [(name, line) for line in lines]
     found = sorted(found, key=lambda one: one[1].entry.at)[-last:]
     if as_json:
-        print_json([{"region": name, **fields_of(line)} for name, line in found])
+        print_json({"lines": [{"region": name, **fields_of(line)} for name, line in found]})
         return
     columns = ("at", "region", "resource", "scope", "epoch", "kind", "delta", "request_id", "reason")
     described = ({"region": name} | fields_of(line) for name, line in found)
-    print_table(columns, ([line[column] for column in columns] for line in described))
+    print_table(columns, ([line[column] for column in columns] for line in described), prose=["reason"])
 
 
 @app.command(epilog="Example: regionquota ledger export --from 2026-11-01 --to 2026-12-01 --output november.csv")
@@ -110,16 +110,16 @@ async def export(
     days = _days(first.date(), end.date(), datetime.now(UTC))
     if tenant is not None:
         check_identifier("tenant", tenant)
-    async with operator(_only(configuration(config), region), databases=True) as connected:
-        await _check_kept(connected.ledgers, days[0])
-        progress = _Progress(len(days) * len(connected.ledgers))
+    async with region_databases(_only(configuration(config), region)) as opened:
+        await _check_kept(opened.ledgers, days[0])
+        progress = _Progress(len(days) * len(opened.ledgers))
         with _writing(output) as file, progress:
             if summary:
-                file.write(_sums(form, await _summary(connected.ledgers, days, tenant, progress)))
+                file.write(_sums(form, await _summary(opened.ledgers, days, tenant, progress)))
                 return
             if form is Format.CSV:
                 file.write(_csv([LINE_COLUMNS]))
-            async for name, lines in _lines(connected.ledgers, days, tenant, progress):
+            async for name, lines in _lines(opened.ledgers, days, tenant, progress):
                 file.write(json_lines(name, lines) if form is Format.JSONL else _csv(_rows(name, lines)))
 
 
@@ -148,7 +148,7 @@ def _only(config: Config, region: str | None) -> Config:
     if region is None:
         return config
     if region not in regions:
-        raise InvalidRequest("region", f'unknown region "{region}": known are {", ".join(sorted(regions))}')
+        raise InvalidRequest("--region", f'--region: unknown region "{region}": known are {", ".join(sorted(regions))}')
     return replace(config, deployment=replace(config.deployment, regions={region: regions[region]}))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from regionquota.audit import Finding, Verdict, audit
-from regionquota.bootstrap.operator import operator
+from regionquota.bootstrap.operator import operator, region_databases
 from regionquota.cli.frame import ConfigOption, JsonOption, command, configuration, out, print_json, print_table
 from regionquota.http.decoding import write_time
 from regionquota.transfers import Transfer, TransferReader
@@ -22,9 +22,17 @@ async def transfers(
     config: ConfigOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show how slices changed: who gave, who received, and how long it took."""
-    async with operator(configuration(config), databases=True) as connected:
-        reader = TransferReader(connected.stores)
+    """Show how slices changed: who gave, who received, and how long it took.
+
+    A line is one change of one region's slice:
+
+    - slice: its size since then; change: by how much that is more or less.
+    - to: of a decrease, for whom the units are: a region, or the pool.
+    - took: of an increase by units of another region, the time since that one let go of them. "-": they are the pool's,
+      or it is not known.
+    """
+    async with region_databases(configuration(config)) as opened:
+        reader = TransferReader(opened.stores)
         found = list(await reader.following())[-last:]
         if not follow:
             _show_all(found, json=json)
@@ -65,7 +73,7 @@ async def check(config: ConfigOption = None, json: JsonOption = False) -> None:
 
 def _show_all(found: Sequence[Transfer], *, json: bool) -> None:
     if json:
-        print_json([_describe(one) for one in found])
+        print_json({"transfers": [_describe(one) for one in found]})
         return
     print_table(
         ("time (UTC)", "quota", "region", "slice", "change", "to", "took"),

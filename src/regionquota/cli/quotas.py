@@ -26,6 +26,7 @@ from regionquota.core.allocation import UNLIMITED, Allocation, LimitSource, Vers
 from regionquota.core.quota import GLOBAL_SCOPE, MAX_AMOUNT, QuotaKey
 from regionquota.errors import InvalidRequest, RegionQuotaError
 from regionquota.http import answers
+from regionquota.http.decoding import check_identifier
 from regionquota.http.quota_api import limit_word
 from regionquota.limits import LimitWord, put_limits, refuse_unknown_regions, remove_quota, warnings_of
 from regionquota.ports import AllocationStore, Stored
@@ -168,7 +169,7 @@ async def set_many(
         done = await put_limits(connected.allocations, words)
     found = [Stored(key, revision, allocation) for key, (revision, allocation) in zip(keys, done, strict=True)]
     if json:
-        print_json([_describe_set(stored) for stored in found])
+        print_json({"quotas": [_describe_set(stored) for stored in found]})
         return
     for word, stored in zip(words, found, strict=True):
         show_set(stored, word.source, json=False)
@@ -195,7 +196,7 @@ async def remove(
     if json:
         print_json({"tenant_id": key.tenant, "resource": key.resource, "scope": key.scope, "removed": True})
     else:
-        out.print(f"{key}: removed", highlight=False)
+        out.print(f"{key}: removed", highlight=False, soft_wrap=True)
 
 
 @app.command(epilog="Example: regionquota quota get acme vcpu --json")
@@ -241,11 +242,13 @@ async def list_(
     json: JsonOption = False,
 ) -> None:
     """List quotas with their limits and slices."""
+    if tenant is not None:
+        check_identifier("tenant", tenant)
     async with operator(configuration(config)) as connected:
         _, documents = await connected.allocations.list()
     found = [stored for stored in documents if stored.allocation is not None and tenant in (None, stored.key.tenant)]
     if json:
-        print_json([_describe(stored) for stored in found])
+        print_json({"quotas": [_describe(stored) for stored in found]})
         return
     regions = sorted({region for stored in found for region in _allocation(stored).slices})
     print_table(
@@ -263,6 +266,7 @@ async def list_(
             )
             for stored in found
         ),
+        prose=["policy"],
     )
 
 

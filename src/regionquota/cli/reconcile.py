@@ -18,9 +18,11 @@ from regionquota.cli.frame import (
     print_table,
 )
 from regionquota.cli.region_servers import RegionOption, RegionServer, expect, region_servers
+from regionquota.cli.tenants import check_reason
 from regionquota.config import Config
 from regionquota.core.reconciling import CaseState
 from regionquota.errors import InvalidRequest, RegionQuotaError
+from regionquota.http.decoding import check_identifier
 from regionquota.http.reconcile_api import ANY_STATE, MAX_CASES
 from regionquota.region.counts import State
 
@@ -56,7 +58,7 @@ async def list_(
             said = expect(*await server.call("GET", "/v1/reconciliation/cases", query=query))
             found += [{"region": server.region, **case} for case in said["cases"]]
     if json:
-        print_json(found)
+        print_json({"cases": found})
     else:
         _show_cases(found)
 
@@ -92,7 +94,7 @@ async def reject(
 @app.command(epilog="Example: regionquota reconcile run --source inventory --dry-run")
 @command
 async def run(
-    source: Annotated[str, typer.Option("--source", help="Its name in [reconcile] of the region's configuration.")],
+    source: Annotated[str, typer.Option("--source", help="Its name in \\[reconcile] of the region's configuration.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
     wait: Annotated[bool, typer.Option(help="Wait until the snapshot is old enough to be compared.")] = True,
     region: RegionOption = None,
@@ -100,11 +102,12 @@ async def run(
     json: JsonOption = False,
 ) -> None:
     """Compare a source of truth now. A source with apply = false is always a dry run."""
+    check_identifier("--source", source)
     body = {"source": source, "dry_run": dry_run}
     async with region_servers(configuration(config), region, TIMEOUT_S) as servers:
         reports = [{"region": server.region, **await _run(server, body, wait=wait)} for server in servers]
     if json:
-        print_json(reports)
+        print_json({"runs": reports})
         return
     for report in reports:
         _show_report(report)
@@ -125,6 +128,8 @@ async def _run(server: RegionServer, body: Mapping[str, Any], *, wait: bool) -> 
 async def _decide(
     word: str, name: str, by: str, reason: str, region: str | None, config: Config, *, json: bool
 ) -> None:
+    check_identifier("--by", by)
+    check_reason("--reason", reason)
     body = {"by": by, "reason": reason}
     async with region_servers(config, region, TIMEOUT_S) as servers:
         for server in servers:
@@ -165,6 +170,7 @@ def _show_cases(found: Sequence[Mapping[str, Any]]) -> None:
             )
             for one in found
         ),
+        prose=["why"],
     )
 
 
@@ -193,4 +199,5 @@ def _show_report(report: Mapping[str, Any]) -> None:
     out.print(head, highlight=False, soft_wrap=True)
     if report["findings"]:
         columns = ("quota", "truth", "ledger", "difference", "verdict", "done", "why")
-        print_table(columns, ((_quota(one), *(one[name] for name in _SHOWN)) for one in report["findings"]))
+        rows = ((_quota(one), *(one[name] for name in _SHOWN)) for one in report["findings"])
+        print_table(columns, rows, prose=["why"])

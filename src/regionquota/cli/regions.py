@@ -74,9 +74,10 @@ async def list_(config: ConfigOption = None, json: JsonOption = False) -> None:
     print_table(
         ("region", "weight", "state", "servers", "quotas"),
         ((one["region"], one["weight"], _state(one), one["servers"], one["quotas"]) for one in found),
+        prose=["state"],
     )
     for line in who_leads(leadership):
-        out.print(line, highlight=False)
+        out.print(line, highlight=False, soft_wrap=True)
 
 
 def who_leads(leadership: Leadership) -> Iterator[str]:
@@ -110,7 +111,7 @@ async def weight(
 ) -> None:
     """Set a region's part of what nobody needs; in force from the next round on."""
     async with operator(configuration(config)) as connected:
-        _show(await regions.set_weight(connected.directory, region, value), json=json)
+        show(await regions.set_weight(connected.directory, region, value), json=json)
 
 
 @app.command(epilog="Example: regionquota region drain eu · regionquota region drain eu --undo")
@@ -123,7 +124,7 @@ async def drain(
 ) -> None:
     """Move everything elsewhere that a region does not use; what it uses follows as it is given back."""
     async with operator(configuration(config)) as connected:
-        _show(await regions.drain(connected.directory, region, back=undo), json=json)
+        show(await regions.drain(connected.directory, region, back=undo), json=json)
 
 
 @app.command(epilog='Example: regionquota region freeze ap --why "network work"')
@@ -137,7 +138,7 @@ async def freeze(
     """Keep a region's allocation as it is until it is thawed; it goes on serving from its slices."""
     check_reason("--why", why)
     async with operator(configuration(config)) as connected:
-        _show(await regions.freeze(connected.directory, region, why, time.time()), json=json)
+        show(await regions.freeze(connected.directory, region, why, time.time()), json=json)
 
 
 @app.command(epilog="Example: regionquota region thaw ap")
@@ -145,7 +146,7 @@ async def freeze(
 async def thaw(region: Region, config: ConfigOption = None, json: JsonOption = False) -> None:
     """Take a freeze back. A region that does not answer is frozen again by the next round."""
     async with operator(configuration(config)) as connected:
-        _show(await regions.thaw(connected.directory, region), json=json)
+        show(await regions.thaw(connected.directory, region), json=json)
 
 
 app.command(epilog='Example: regionquota region evict ap --attest "powered off, ticket 4711"')(evictions.evict)
@@ -176,12 +177,14 @@ def _state(one: dict[str, Any]) -> str:
         return f"evicted {eviction['at']}: {eviction['attestation']}"
     if frozen is None:
         return str(one["status"])
-    return f"frozen since {frozen['since']} by {frozen['by']}: {frozen['why']}"
+    draining = "draining, " if one["status"] == RegionStatus.DRAINING else ""
+    return f"{draining}frozen since {frozen['since']} by {frozen['by']}: {frozen['why']}"
 
 
-def _show(record: RegionRecord, *, json: bool) -> None:
+def show(record: RegionRecord, *, json: bool) -> None:
     described = _describe(record)
     if json:
         print_json(described)
     else:
-        out.print(f"{record.name}: weight {record.weight:,}, {_state(described)}", highlight=False)
+        said = f"{record.name}: weight {record.weight:,}, {_state(described)}"
+        out.print(said, highlight=False, soft_wrap=True)

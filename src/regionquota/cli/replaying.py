@@ -13,7 +13,6 @@ from rich.console import Console
 from regionquota.bootstrap.operator import operator
 from regionquota.cli.dev import QUICK, RegionsOption, deployment
 from regionquota.cli.frame import (
-    INTERRUPTED,
     ConfigOption,
     JsonOption,
     command,
@@ -24,9 +23,10 @@ from regionquota.cli.frame import (
 )
 from regionquota.config import Config, load, require_deployment
 from regionquota.dev import Options
-from regionquota.dev.layout import DEFAULT_REGIONS
+from regionquota.dev.layout import DEFAULT_REGIONS, check_regions
 from regionquota.embedded import die_with_parent, scratch_directory
 from regionquota.errors import InvalidRequest, RegionQuotaError, Unavailable
+from regionquota.exit_status import INTERRUPTED
 from regionquota.replay import (
     Faults,
     ReplayPlan,
@@ -135,6 +135,7 @@ async def demo(
     """
     die_with_parent()
     names = tuple(regions.split(","))
+    check_regions(names)
     demand = follow_the_sun(names, bins=bins or DEMO_BINS, mean=MEAN_UNITS, seed=seed)
     plan = ReplayPlan(
         demand,

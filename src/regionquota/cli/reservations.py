@@ -23,7 +23,7 @@ from regionquota.config import Config
 from regionquota.core.quota import MAX_AMOUNT
 from regionquota.core.reservation import State
 from regionquota.errors import InvalidRequest, RegionQuotaError
-from regionquota.http.decoding import MAX_PAGE
+from regionquota.http.decoding import MAX_PAGE, check_identifier
 from regionquota.region.ids import bucket_of_id
 
 TIMEOUT_S: Final = 10.0
@@ -49,6 +49,8 @@ async def list_(
 
     Exit status 1 if a region does not answer; the others are shown all the same.
     """
+    if tenant is not None:
+        check_identifier("tenant", tenant)
     if state.upper() != State.UNKNOWN:
         raise InvalidRequest("--state", f"--state takes unknown, got {state!a}")
     query = {"state": State.UNKNOWN.value, "limit": str(limit)} | ({} if tenant is None else {"tenant_id": tenant})
@@ -67,7 +69,8 @@ async def list_(
             if said["next"] is not None:
                 err.print(f"{server.region}: {said['count']:,} in all, the first {limit:,} are shown", style="dim")
     found.sort(key=lambda one: str(one["expires_at"]))
-    _show_all(found, json=json)
+    if len(silent) < len(answers):
+        _show_all(found, json=json)
     if silent:
         raise silent[0]
 
@@ -150,7 +153,7 @@ def _amount(text: str) -> int:
 
 def _show_all(found: Sequence[Mapping[str, Any]], *, json: bool) -> None:
     if json:
-        print_json(found)
+        print_json({"reservations": found})
         return
     now = datetime.now(UTC)
     print_table(

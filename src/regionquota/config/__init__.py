@@ -6,7 +6,7 @@ writing  -- Config back to TOML, for `regionquota dev`, which writes files for i
 secrets  -- passwords come from the environment or from files of their own
 """
 
-from regionquota.config.reading import load, nearest
+from regionquota.config.reading import FILE_VARIABLE, load, nearest
 from regionquota.config.sections import (
     AgentConfig,
     AlertsConfig,
@@ -33,6 +33,7 @@ from regionquota.config.sections import (
 from regionquota.config.writing import render
 
 __all__ = [
+    "FILE_VARIABLE",
     "AgentConfig",
     "AlertsConfig",
     "Config",

@@ -51,16 +51,21 @@ class Options:
     """Added to each call of a region or the coordinator to etcd, as if it were far away; for one etcd only."""
 
     def __post_init__(self) -> None:
-        if not 1 <= len(set(self.regions)) == len(self.regions) <= MAX_REGIONS:
-            raise ConfigError(f"--regions takes 1 to {MAX_REGIONS} different names, got {', '.join(self.regions)}")
-        for region in self.regions:
-            check_region_name("--regions", region)
+        check_regions(self.regions)
         if not 0 <= self.etcd_rtt_ms <= MAX_RTT_MS:
             raise ConfigError(f"--etcd-rtt-ms takes an integer from 0 to {MAX_RTT_MS}, got {self.etcd_rtt_ms}")
         if self.etcd_rtt_ms and len(self.etcd) > 1:
             raise ConfigError("--etcd-rtt-ms delays one etcd: name one endpoint, or leave it out")
         if self.etcd_rtt_ms and COORDINATOR in self.regions:
             raise ConfigError(f"--regions: with --etcd-rtt-ms, {COORDINATOR} is a proxy's name already")
+
+
+def check_regions(names: Sequence[str]) -> None:
+    """Raises `ConfigError`."""
+    if not 1 <= len(set(names)) == len(names) <= MAX_REGIONS:
+        raise ConfigError(f"--regions takes 1 to {MAX_REGIONS} different names, got {', '.join(names)}")
+    for name in names:
+        check_region_name("--regions", name)
 
 
 def default_data_dir() -> Path:

@@ -29,7 +29,7 @@ class Partition:
     window: Window
 
 
-def parse_window(text: str, field_name: str = "etcd-outage") -> Window:
+def parse_window(text: str, field_name: str = "--etcd-outage") -> Window:
     """`20s-50s`; also `ms` and `m`."""
     match = _WINDOW.fullmatch(text.strip())
     if match is None:
@@ -46,9 +46,9 @@ def parse_partition(text: str, regions: Sequence[Region]) -> Partition:
     region, _, window = text.rpartition(":")
     if region not in regions:
         raise InvalidRequest(
-            "partition", f'partition takes REGION:START-END with a region of {", ".join(regions)}, got "{text}"'
+            "--partition", f'--partition takes REGION:START-END with a region of {", ".join(regions)}, got "{text}"'
         )
-    return Partition(region, parse_window(window, "partition"))
+    return Partition(region, parse_window(window, "--partition"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,10 @@ class EtcdClient:
         seen = None if bond is None else bond.seen
         return cls(Gateway(channels, timeout_s=timeout_s, silence_s=silence_s, seen=seen), prefix, bond)
 
+    async def reach(self) -> None:
+        """Raises `EtcdUnavailable` if the next member to be asked does not answer; another one is asked then."""
+        await self.gateway.get(self._keys.history, regardless=True)
+
     async def close(self) -> None:
         """Calls under way raise `EtcdUnavailable`, and so do later ones. Sessions are left to their leases."""
         await self.gateway.close()
