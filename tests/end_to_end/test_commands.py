@@ -18,9 +18,7 @@ async def ask(deployment: Deployment, *arguments: str) -> Any:
 async def test_a_limit_is_set_got_and_listed(deployment: Deployment, tenant: str) -> None:
     assert 500 == (await ask(deployment, "quota", "set", tenant, "vcpu", "500"))["limit"]
     assert {"amount": 500, "version": 1} == (await ask(deployment, "quota", "get", tenant, "vcpu"))["plan"]
-    assert ["vcpu"] == [
-        quota["resource"] for quota in (await ask(deployment, "quota", "list", "--tenant", tenant))["quotas"]
-    ]
+    assert ["vcpu"] == [quota["resource"] for quota in await ask(deployment, "quota", "list", "--tenant", tenant)]
 
 
 async def test_an_override_is_over_the_plan_until_it_is_taken_back(deployment: Deployment, tenant: str) -> None:
@@ -67,8 +65,7 @@ async def test_regions_are_frozen_and_thawed_by_hand(deployment: Deployment) -> 
 async def test_transfers_tell_who_received_what(deployment: Deployment, tenant: str) -> None:
     await deployment.set_limit(tenant, 100)
     assert await deployment.use("eu", tenant, 1)
-    told = (await ask(deployment, "transfers", "-n", "1000"))["transfers"]
-    found = [one for one in told if one["tenant_id"] == tenant]
+    found = [one for one in await ask(deployment, "transfers", "-n", "1000") if one["tenant_id"] == tenant]
     assert ("eu", 0) == (found[0]["region"], found[0]["before"])
 
 

@@ -87,7 +87,7 @@ async def test_the_newest_lines_are_listed_last(deployment: Deployment, tenant: 
     await past(deployment, "eu", tenant, 3, 4, day=TODAY - 3 * DAY)
     status, said, error = await run("ledger", "list", tenant, "-n", "2", "--json", config=deployment.file)
     assert 0 == status, error
-    assert [4, 5] == [line["delta"] for line in json.loads(said)["lines"]]
+    assert [4, 5] == [line["delta"] for line in json.loads(said)]
     status, said, _ = await run("ledger", "list", tenant, config=deployment.file)
     assert (0, 3) == (status, said.count("commit"))
 

@@ -263,7 +263,7 @@ async def test_the_command_line_runs_lists_and_approves(
     await command(reconciled, tmp_path, "run", "--source", "inventory")
     status, said, error = await command(reconciled, tmp_path, "list", "--json")
     assert 0 == status, error
-    (case,) = json.loads(said)["cases"]
+    (case,) = json.loads(said)
     decision = ("--by", "ann", "--reason", "the inventory is right")
     status, said, error = await command(reconciled, tmp_path, "approve", case["case_id"], *decision)
     assert (0, True) == (status, "approved by ann, +200 added to what is used" in said), error

@@ -142,7 +142,10 @@ def _ablate(name: str, file: Path | None, keep_in: Path | None, *, json: bool) -
             unmissed.append(one.name)
             continue
         missed.append(found)
-        (err if json else out).print(f"{one.name}: seed {found.seed}: {found.said}", highlight=False, soft_wrap=True)
+        if json:
+            print_json({"switch": one.name, "seed": found.seed, "invariant": found.invariant, "said": found.said})
+        else:
+            out.print(f"{one.name}: seed {found.seed}: {found.said}", highlight=False, soft_wrap=True)
     for nobody in unmissed:
         err.print(f"nobody misses {nobody}", highlight=False)
     if name != "all" and missed and not json:
@@ -151,12 +154,6 @@ def _ablate(name: str, file: Path | None, keep_in: Path | None, *, json: bool) -
         file.write_text(document(missed))
     if keep_in is not None:
         keep(keep_in, {f"{one.ablation.name} is missed": script(one.seed) for one in missed})
-    if json:
-        described = [
-            {"switch": one.ablation.name, "seed": one.seed, "invariant": one.invariant, "said": one.said}
-            for one in missed
-        ]
-        print_json({"missed": described, "unmissed": unmissed})
     if unmissed:
         raise typer.Exit(1)
 

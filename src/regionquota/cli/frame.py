@@ -8,7 +8,7 @@ import re
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec
@@ -165,8 +165,7 @@ def say(what: str, style: str, text: str) -> None:
     err.print(Text.assemble((what, style), " ", text), highlight=False, soft_wrap=True)
 
 
-def print_json(value: Mapping[str, Any]) -> None:
-    """One object in one line, the last of a command."""
+def print_json(value: Any) -> None:
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 

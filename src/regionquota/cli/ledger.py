@@ -77,7 +77,7 @@ async def list_(
             found += [(name, line) for line in lines]
     found = sorted(found, key=lambda one: one[1].entry.at)[-last:]
     if as_json:
-        print_json({"lines": [{"region": name, **fields_of(line)} for name, line in found]})
+        print_json([{"region": name, **fields_of(line)} for name, line in found])
         return
     columns = ("at", "region", "resource", "scope", "epoch", "kind", "delta", "request_id", "reason")
     described = ({"region": name} | fields_of(line) for name, line in found)

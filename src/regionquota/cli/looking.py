@@ -73,7 +73,7 @@ async def check(config: ConfigOption = None, json: JsonOption = False) -> None:
 
 def _show_all(found: Sequence[Transfer], *, json: bool) -> None:
     if json:
-        print_json({"transfers": [_describe(one) for one in found]})
+        print_json([_describe(one) for one in found])
         return
     print_table(
         ("time (UTC)", "quota", "region", "slice", "change", "to", "took"),

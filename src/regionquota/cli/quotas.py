@@ -169,7 +169,7 @@ async def set_many(
         done = await put_limits(connected.allocations, words)
     found = [Stored(key, revision, allocation) for key, (revision, allocation) in zip(keys, done, strict=True)]
     if json:
-        print_json({"quotas": [_describe_set(stored) for stored in found]})
+        print_json([_describe_set(stored) for stored in found])
         return
     for word, stored in zip(words, found, strict=True):
         show_set(stored, word.source, json=False)
@@ -248,7 +248,7 @@ async def list_(
         _, documents = await connected.allocations.list()
     found = [stored for stored in documents if stored.allocation is not None and tenant in (None, stored.key.tenant)]
     if json:
-        print_json({"quotas": [_describe(stored) for stored in found]})
+        print_json([_describe(stored) for stored in found])
         return
     regions = sorted({region for stored in found for region in _allocation(stored).slices})
     print_table(

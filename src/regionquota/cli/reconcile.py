@@ -58,7 +58,7 @@ async def list_(
             said = expect(*await server.call("GET", "/v1/reconciliation/cases", query=query))
             found += [{"region": server.region, **case} for case in said["cases"]]
     if json:
-        print_json({"cases": found})
+        print_json(found)
     else:
         _show_cases(found)
 
@@ -107,7 +107,7 @@ async def run(
     async with region_servers(configuration(config), region, TIMEOUT_S) as servers:
         reports = [{"region": server.region, **await _run(server, body, wait=wait)} for server in servers]
     if json:
-        print_json({"runs": reports})
+        print_json(reports)
         return
     for report in reports:
         _show_report(report)

@@ -153,7 +153,7 @@ def _amount(text: str) -> int:
 
 def _show_all(found: Sequence[Mapping[str, Any]], *, json: bool) -> None:
     if json:
-        print_json({"reservations": found})
+        print_json(found)
         return
     now = datetime.now(UTC)
     print_table(

@@ -64,7 +64,7 @@ async def list_(config: ConfigOption = None, json: JsonOption = False) -> None:
     async with operator(configuration(config)) as connected:
         found = [one for _, one in sorted((await connected.directory.suspensions()).items())]
     if json:
-        print_json({"tenants": [_describe(one) for one in found]})
+        print_json([_describe(one) for one in found])
     else:
         print_table(
             ("tenant", "suspended since", "why"),
