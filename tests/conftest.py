@@ -3,8 +3,13 @@
 from collections.abc import AsyncIterator
 
 import pytest
+from hypothesis import settings
 
 from regionquota.embedded import EmbeddedEtcd, scratch_directory
+
+# How soon an example is through says more of a noisy machine than of the code.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

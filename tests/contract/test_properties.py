@@ -40,7 +40,6 @@ LIVES_IN_POSTGRES: Final = 24
 LIVES_IN_MEMORY: Final = 200
 
 steady = settings(
-    deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],

@@ -358,9 +358,7 @@ async def test_the_ledgers_of_a_whole_life_replay_to_the_balances(store: RegionS
     assert (40, 27, 5) == (check.counter.slice, check.counter.used, check.counter.reserved)
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(script=scripts())
 async def test_memory_and_postgres_do_the_same(database: str, script: list[Happening]) -> None:
     await fixtures.empty(database)

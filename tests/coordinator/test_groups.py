@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.clocks import HandClock
-from tests.core.builders import allocation, unhurried
+from tests.core.builders import allocation
 
 from regionquota.adapters.memory.coordination import MemoryCoordination
 from regionquota.coordinator.alerts import Alerts
@@ -287,7 +287,6 @@ async def test_marks_of_others_quotas_are_left_alone(world: World) -> None:
     assert {} == await world.etcd.marks()
 
 
-@unhurried
 @given(
     st.lists(st.tuples(st.sampled_from(["hold", "plan", "wait", "stop", "kill"]), st.sampled_from(NAMES)), max_size=40)
 )

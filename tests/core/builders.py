@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from itertools import count
 from typing import Any, TypeVar
 
-from hypothesis import settings
 from msgspec.structs import replace
 
 from regionquota.adapters.memory.region_store import MemoryRegionStore
@@ -21,9 +20,6 @@ from regionquota.core.slice import Holding
 from regionquota.ports import BalanceCheck
 
 T = TypeVar("T")
-
-unhurried = settings(deadline=None)
-"""How soon an example is through says more of a noisy machine than of the code."""
 
 QUOTA = QuotaKey("acme", "vcpu")
 OTHER = QuotaKey("acme", "disk")

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.builders import NOON, QUOTA, allocation, at, unhurried, unlimited
+from tests.core.builders import NOON, QUOTA, allocation, at, unlimited
 
 from regionquota.core.alerts import Mark, Usage, is_watched, threshold_of, usage_of
 from regionquota.core.demand import Demand
@@ -93,7 +93,6 @@ def test_a_threshold_that_is_not_configured_any_more_falls_like_any_other() -> N
     assert [90, 80, 0] == [threshold_of(100, known(used), told(90), THRESHOLDS) for used in (85, 84, 10)]
 
 
-@unhurried
 @given(
     limit=st.integers(0, 1000),
     steps=st.lists(st.tuples(st.integers(0, 1200), st.integers(0, 300)), min_size=1, max_size=30),

@@ -95,4 +95,4 @@ class Documents(RuleBasedStateMachine):
 
 
 TestDocuments = Documents.TestCase
-TestDocuments.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestDocuments.settings = settings(max_examples=60, stateful_step_count=30)

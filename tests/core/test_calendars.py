@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.builders import unhurried
 
 from regionquota.core.periods import Calendar, Period, epoch_of, period_end, start_of
 from regionquota.core.quota import Kind
@@ -145,7 +144,6 @@ def never_falling(seconds: int, calendar: Calendar) -> int:
     return max(epoch_of(Kind.CONSUMABLE, seconds - earlier, calendar) for earlier in (0, 3599, 3600, 7200))
 
 
-@unhurried
 @given(moments, calendars)
 def test_every_instant_lies_in_its_period_whatever_the_calendar(seconds: int, calendar: Calendar) -> None:
     now, found = datetime.fromtimestamp(seconds, UTC), never_falling(seconds, calendar)
@@ -154,13 +152,11 @@ def test_every_instant_lies_in_its_period_whatever_the_calendar(seconds: int, ca
     assert start_of(found, calendar) <= now < end
 
 
-@unhurried
 @given(moments, st.integers(0, 10**6), calendars)
 def test_an_epoch_never_falls_as_time_goes_on(seconds: int, later: int, calendar: Calendar) -> None:
     assert never_falling(seconds, calendar) <= never_falling(seconds + later, calendar)
 
 
-@unhurried
 @given(moments, calendars)
 def test_a_period_begins_at_the_first_instant_that_belongs_to_it(seconds: int, calendar: Calendar) -> None:
     found = never_falling(seconds, calendar)

@@ -1,7 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.builders import fresh, unhurried
+from tests.core.builders import fresh
 
 from regionquota.core import counter as counters
 from regionquota.core.counter import Counter
@@ -151,7 +151,6 @@ def test_nothing_is_available_while_there_is_overage() -> None:
         Counter(slice=5, available=5, used=5, overage=5)
 
 
-@unhurried
 @given(st.lists(steps, max_size=60))
 def test_every_way_to_spend_and_to_free_keeps_the_equation_and_pays_debt_first(ops: list[tuple[str, int, int]]) -> None:
     counter, holds = fresh(300), []

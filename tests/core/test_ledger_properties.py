@@ -9,7 +9,7 @@ from regionquota.core.commands import Adjusted, Command, Granted, Outcome, Settl
 from regionquota.core.quota import MAX_AMOUNT
 from regionquota.core.reservation import Reservation, State
 
-long = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+long = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 def play(store: MemoryRegionStore, happening: Happening) -> list[tuple[Command, Outcome]]:

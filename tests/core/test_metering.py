@@ -4,7 +4,7 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.builders import OTHER, QUOTA, Book, at, unhurried
+from tests.core.builders import OTHER, QUOTA, Book, at
 
 from regionquota.core.commands import Invalid, Meter, Metered, Outcome, UnknownQuota
 from regionquota.core.counter import Counter
@@ -105,7 +105,6 @@ def test_a_total_that_runs_on_over_the_end_of_a_period_adds_its_rest_to_the_new_
     assert 15 == book.counter().used
 
 
-@unhurried
 @given(
     lives=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=8), min_size=1, max_size=3), chance=st.randoms()
 )

@@ -3,7 +3,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.builders import unhurried
 
 from regionquota.core.periods import TIMELESS, epoch_of, period_end, start_of
 from regionquota.core.quota import Kind
@@ -15,7 +14,6 @@ def monthly(moment: datetime) -> int:
     return epoch_of(Kind.CONSUMABLE, moment.timestamp())
 
 
-@unhurried
 @given(moments)
 def test_what_is_held_until_it_is_given_back_knows_no_periods(moment: datetime) -> None:
     assert TIMELESS == epoch_of(Kind.ALLOCATED, moment.replace(tzinfo=UTC).timestamp())
@@ -46,7 +44,6 @@ def test_december_is_followed_by_january() -> None:
     assert datetime(2027, 1, 1, tzinfo=UTC) == period_end(Kind.CONSUMABLE, december)
 
 
-@unhurried
 @given(moments)
 def test_every_moment_lies_in_its_period(moment: datetime) -> None:
     moment = moment.replace(tzinfo=UTC, microsecond=0)

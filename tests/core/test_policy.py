@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.builders import unhurried
 
 from regionquota.core.allocation import LimitSource, VersionedLimit, new_allocation, set_limit
 from regionquota.core.periods import Calendar, Period
@@ -167,7 +166,6 @@ requests = st.text(max_size=20)
 percents = st.integers(0, 100)
 
 
-@unhurried
 @given(requests, percents)
 def test_a_repeat_is_held_to_the_limit_like_the_first(request: str, percent: int) -> None:
     assert QuotaPolicy(enforced_percent=percent).holds_to("acme", request) is QuotaPolicy(
@@ -175,7 +173,6 @@ def test_a_repeat_is_held_to_the_limit_like_the_first(request: str, percent: int
     ).holds_to("acme", request)
 
 
-@unhurried
 @given(requests, percents, percents)
 def test_who_is_held_to_the_limit_stays_so_when_more_are(request: str, one: int, other: int) -> None:
     less, more = (QuotaPolicy(enforced_percent=percent) for percent in sorted((one, other)))

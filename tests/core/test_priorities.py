@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace as altered
-from tests.core.builders import QUOTA, Book, allocation, unhurried, unlimited
+from tests.core.builders import QUOTA, Book, allocation, unlimited
 
 from regionquota.core import counter as counters
 from regionquota.core.admission import Admitted, admit, kept
@@ -145,7 +145,6 @@ def test_a_repeat_at_another_priority_is_the_same_request() -> None:
     assert 60 == book.counter().reserved
 
 
-@unhurried
 @given(
     st.integers(0, 400),
     st.sampled_from([(100, 100), (100, 80), (90, 33), (67, 67), (50, 0)]),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.core.builders import NOON, QUOTA, Book, allocation, fresh, unhurried, unlimited
+from tests.core.builders import NOON, QUOTA, Book, allocation, fresh, unlimited
 
 from regionquota.core import counter as counters
 from regionquota.core.commands import Denied, Granted
@@ -164,7 +164,6 @@ ticks = st.integers(0, 640)
 """In 64ths of a second: times that are exact in microseconds and in a float alike."""
 
 
-@unhurried
 @given(
     used=st.integers(0, 150),
     slice_=st.integers(0, BURST),
@@ -260,7 +259,6 @@ GROWS_JUST_BEFORE_A_UNIT: Final = [
 ]
 
 
-@unhurried
 @given(
     slices=st.sampled_from([(100, 0, 0), (34, 33, 33), (1, 98, 1), (10, 90, 0), (10, 20, 30)]),
     amount=st.integers(1, 300),

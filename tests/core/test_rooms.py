@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.core.builders import unhurried
 from tests.core.test_rebalancing import (
     POLICY,
     REGIONS,
@@ -39,7 +38,6 @@ def test_who_asks_for_more_than_it_can_ever_have_is_left_no_room() -> None:
     assert plain == silly
 
 
-@unhurried
 @given(allocations(), st.dictionaries(st.sampled_from(REGIONS), needs), policies)
 def test_a_room_takes_from_nobody_what_is_wanted_now(
     allocation: Allocation, wants: dict[Region, Need], policy: Policy

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.core.builders import NOON, QUOTA, at, unhurried
+from tests.core.builders import NOON, QUOTA, at
 
 from regionquota.core import counter as counters
 from regionquota.core.counter import Counter
@@ -31,7 +31,6 @@ def test_five_over_three_is_two_two_one() -> None:
     assert [2, 2, 1] == [part.slice for part in parts]
 
 
-@unhurried
 @given(amounts, amounts, amounts, amounts, amounts, st.integers(1, MAX_SHARDS))
 def test_parts_add_up_to_the_whole(available: int, reserved: int, used: int, retired: int, paid: int, n: int) -> None:
     whole = holding(
@@ -77,7 +76,6 @@ def test_a_shard_does_not_end_a_period_for_the_others() -> None:
     assert not decides_alone(before, replace(before, epoch=8, counter=Counter(slice=9, available=9)))
 
 
-@unhurried
 @given(
     st.integers(2, MAX_SHARDS),
     st.integers(1, 500),

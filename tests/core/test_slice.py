@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.core.builders import NOON, QUOTA, allocation, at, fresh, move, unhurried
+from tests.core.builders import NOON, QUOTA, allocation, at, fresh, move
 
 from regionquota.core import counter as counters
 from regionquota.core.allocation import Allocation, Move
@@ -86,7 +86,6 @@ def test_what_was_given_up_in_proportion_is_neither_asked_for_again_nor_taken_ba
     assert 220 == heard(calmer, document).slice
 
 
-@unhurried
 @given(
     st.integers(0, 300), st.integers(0, 300), st.lists(st.tuples(st.integers(1, 300), st.integers(0, 400)), max_size=3)
 )
@@ -198,7 +197,6 @@ def test_what_is_allocated_outlives_every_month() -> None:
     assert lasting is roll_over(lasting, at(2099, 1, 1))
 
 
-@unhurried
 @given(
     owned=st.integers(0, 500),
     asked=st.lists(st.integers(1, 300), max_size=3),

@@ -3,7 +3,7 @@ import uuid
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.core.builders import NOON, unhurried
+from tests.core.builders import NOON
 
 from regionquota.core.quota import bucket_of
 from regionquota.region.ids import bucket_of_id, reservation_id
@@ -11,7 +11,6 @@ from regionquota.region.ids import bucket_of_id, reservation_id
 randomness = st.integers(0, 2**66 - 1)
 
 
-@unhurried
 @given(tenant=st.text(max_size=20), now=st.floats(0, 10**10), bits=randomness)
 def test_every_id_is_a_uuid_of_version_7_that_knows_its_bucket(tenant: str, now: float, bits: int) -> None:
     name = reservation_id(tenant, now, bits)
@@ -21,13 +20,11 @@ def test_every_id_is_a_uuid_of_version_7_that_knows_its_bucket(tenant: str, now:
     assert int(now * 1000) == parsed.int >> 80
 
 
-@unhurried
 @given(one=randomness, other=randomness)
 def test_different_randomness_makes_different_ids(one: int, other: int) -> None:
     assert (one == other) == (reservation_id("acme", NOON, one) == reservation_id("acme", NOON, other))
 
 
-@unhurried
 @given(one=st.integers(0, 10**12), later=st.integers(1, 10**6), bits=st.tuples(randomness, randomness))
 def test_ids_sort_by_time(one: int, later: int, bits: tuple[int, int]) -> None:
     assert reservation_id("acme", one / 1000, bits[0]) < reservation_id("acme", (one + later + 1) / 1000, bits[1])

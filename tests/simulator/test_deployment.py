@@ -164,7 +164,7 @@ def troubles(draw: st.DrawFn) -> Sequence[dict[str, Any]]:
     return found
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     seed=st.integers(0, 10**6),
     shape=st.sampled_from(("follow_the_sun", "bursts", "drift", "idle_then_jump", "clients", "flat")),
