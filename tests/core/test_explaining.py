@@ -3,7 +3,17 @@
 from tests.core.builders import allocation, unlimited
 
 from regionquota.core.demand import Need
-from regionquota.core.explaining import Explained, Explanation, Rule, Ruling, Situation, explain, lasts, ruling_in_words
+from regionquota.core.explaining import (
+    Explained,
+    Explanation,
+    Rule,
+    Ruling,
+    Situation,
+    explain,
+    lasts,
+    room_in_words,
+    ruling_in_words,
+)
 from regionquota.core.policy import QuotaPolicy
 from regionquota.core.rebalancing import Policy, RegionState, plan
 from regionquota.core.region_rules import RegionRules
@@ -53,9 +63,15 @@ def test_a_region_that_owns_nothing_and_says_nothing_keeps_nothing() -> None:
     assert Situation.UNUSED is situations(found)["us"]
 
 
-def test_what_was_asked_for_at_once_is_told_as_it_is_wanted() -> None:
-    (eu,) = [one for one in why({"eu": Need(10, largest=80)}).regions if one.region == "eu"]
-    assert (80, 90) == (eu.largest, eu.wants)
+def test_it_says_whether_there_is_room_for_what_was_asked_for_at_once() -> None:
+    def eu(largest: int) -> Explained:
+        return next(one for one in why({"eu": Need(10, largest=largest)}).regions if one.region == "eu")
+
+    assert (80, 14, 76) == (eu(80).largest, eu(80).wants, eu(80).room)
+    assert ["has room for one more request of 80, as was lately asked for at once"] == room_in_words(eu(80))
+    assert eu(250).size < 260
+    assert room_in_words(eu(250))[0].startswith("has no room for one more request of 250: the 246 beyond what it wants")
+    assert [] == room_in_words(eu(4))
 
 
 def test_a_region_that_nobody_knows_keeps_its_slice() -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 from regionquota.cli.frame import named, out, print_table
 from regionquota.cli.policies import rules_in_words
 from regionquota.core.allocation import Allocation
-from regionquota.core.explaining import Explained, Explanation, lasts, ruling_in_words
+from regionquota.core.explaining import Explained, Explanation, lasts, room_in_words, ruling_in_words
 from regionquota.core.policy import Enforcement
 from regionquota.core.quota import Kind, QuotaKey, Region
 from regionquota.http.decoding import write_time
@@ -104,6 +104,7 @@ def _about(one: Explained, frozen: Frozen | None) -> Iterable[str]:
     if rules := rules_in_words(weight=one.own_weight, floor=one.floor, cap=one.cap):
         yield f"the quota's rules here: {rules}"
     yield from ruling_in_words(one)
+    yield from room_in_words(one)
     parts = ((one.denied_high, "high"), (one.denied_low, "low"))
     if said := " and ".join(f"{_number(rate)} at {name}" for rate, name in parts if rate):
         yield f"of what is short per s, {said} priority"

@@ -11,9 +11,10 @@ COLUMNS: Final = {
     "lasts": "seconds until the slice is full if growth and short go on; 0 s: it is full; -: nothing is asked for",
     "last denied": "how long ago a caller was told no; -: never since the region's server began; not heard: that "
     "server does not answer",
-    "largest": "units of the largest single request in the last report; one that was short counts for 15 s",
+    "largest": "units of the largest single request in the last report; one that was short counts for 15 s. Once all "
+    "have what they want, a region gets room for one more of it, whole or not at all",
     "wants": "units that are to last until the next round: what is in use, what growth and short add by then, and a "
-    "margin for chance; room for one more of the largest at least; no more than the limit",
+    "margin for chance; no more than the limit",
     "next size": "units that the next plan aims at for the slice; small differences are not moved",
     "weight": "its part of what nobody needs, compared with the others' weights; 100 is usual",
     "expected per s": "units per second by which use will grow in the next two hours, going by the days before; "

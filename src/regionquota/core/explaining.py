@@ -75,7 +75,8 @@ class Explained:
 
     `expected` is learnt: units per second over the next hours, 0 if nothing is known of it. `rate` and the denied ones
     are of the last `seconds` that the region reported. `own_weight` is the quota's for the region, if it has one;
-    `weight` what counts. Of `floor` so much counts as `floor_in_force`. `largest` was asked for at once.
+    `weight` what counts. Of `floor` so much counts as `floor_in_force`. `largest` was asked for at once: for
+    one more of it `room` is needed beyond what is wanted, 0 if none is.
     """
 
     region: Region
@@ -97,6 +98,7 @@ class Explained:
     own_weight: int | None = None
     floor_in_force: int = 0
     largest: int | None = None
+    room: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,7 @@ def explain(
                 own_weight=rules.weight,
                 floor_in_force=floors.get(region, 0),
                 largest=None if need is None else need.largest,
+                room=0 if wish is None else wish.room,
             )
         )
     return Explanation(
@@ -204,6 +207,16 @@ def ruling_in_words(one: Explained) -> list[str]:
     if unmet:
         said.append(_unmet_in_words(one))
     return said
+
+
+def room_in_words(one: Explained) -> list[str]:
+    """Whether the size has room for one more of its largest requests; nothing to say where that is wanted anyhow."""
+    if not one.room or one.size is None or one.wants is None:
+        return []
+    if one.size >= one.wants + one.room:
+        return [f"has room for one more request of {one.largest:,}, as was lately asked for at once"]
+    lacks = f"the {one.room:,} beyond what it wants are not there, once others have what they want"
+    return [f"has no room for one more request of {one.largest:,}: {lacks}"]
 
 
 def _in_words(ruling: Ruling, one: Explained) -> str:
