@@ -2,6 +2,7 @@
 
 import errno
 import os
+import signal
 import sys
 
 from regionquota.exit_status import INTERRUPTED
@@ -12,6 +13,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 def main() -> None:
     _open_what_is_closed()
+    _heed_interrupts()
     try:
         from regionquota.cli import app  # noqa: PLC0415 - takes a second, in which there may be a Ctrl-C
 
@@ -35,6 +37,13 @@ def _open_what_is_closed() -> None:
             os.open(os.devnull, mode)
     sys.stdout = sys.stdout or os.fdopen(1, "w")
     sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
+def _heed_interrupts() -> None:
+    """What a script starts in the background is told to ignore SIGINT: nothing could end it in order then, not even
+    SIGTERM, which is turned into one.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 if __name__ == "__main__":

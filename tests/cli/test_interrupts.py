@@ -30,3 +30,18 @@ def test_an_exploration_ends_at_once(options: list[str]) -> None:
         status, said = interrupt(child)
     assert "Traceback" not in said
     assert INTERRUPTED == status
+
+
+def test_what_a_script_has_started_in_the_background_ends_too() -> None:
+    """Such a job is born with SIGINT ignored."""
+    script = ["sh", "-c", '"$@" & wait', "sh", *PROGRAM, "explore", "--workers", "1"]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as shell:
+        assert shell.stdout is not None
+        assert shell.stdout.readline()
+        (job,) = psutil.Process(shell.pid).children()
+        job.send_signal(signal.SIGINT)
+        psutil.wait_procs([job], timeout=30)
+        is_over = not job.is_running()
+        if not is_over:
+            job.kill()
+    assert is_over
