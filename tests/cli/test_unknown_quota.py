@@ -48,5 +48,5 @@ def test_it_is_said_to_be_unknown_with_exit_status_1(nothing_there: Path, argume
     result = CliRunner().invoke(app, [*arguments, "--scope", "user:y"], env=env)
     said = " ".join(result.output.split())
     assert "unknown quota acme/vcpu/user:y: regionquota quota list shows what there is" in said
-    assert "regionquota quota set acme vcpu --scope user:y LIMIT makes it" in said
+    assert "set one with regionquota quota set acme vcpu LIMIT --scope user:y" in said
     assert 1 == result.exit_code

@@ -78,14 +78,17 @@ def quota_key(tenant: str, resource: str, scope: str) -> QuotaKey:
 
 def named(key: QuotaKey) -> str:
     """As arguments of a command."""
-    scope = () if key.scope == GLOBAL_SCOPE else ("--scope", key.scope)
-    return shlex.join((key.tenant, key.resource, *scope))
+    return shlex.join((key.tenant, key.resource)) + _scope_option(key)
+
+
+def _scope_option(key: QuotaKey) -> str:
+    return "" if key.scope == GLOBAL_SCOPE else f" --scope {shlex.quote(key.scope)}"
 
 
 def unknown_quota(key: QuotaKey) -> RegionQuotaError:
     return RegionQuotaError(
-        f"unknown quota {key}: regionquota quota list shows what there is, "
-        f"regionquota quota set {named(key)} LIMIT makes it"
+        f"unknown quota {key}: regionquota quota list shows what there is; "
+        f"set one with regionquota quota set {shlex.join((key.tenant, key.resource))} LIMIT{_scope_option(key)}"
     )
 
 
