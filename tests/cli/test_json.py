@@ -24,7 +24,7 @@ in_memory = deployment.in_memory
         ("reservation list", list),
         ("reconcile list", list),
         ("reconcile run --source inventory", list),
-        ("explore --ablate decrease-first", list),
+        ("explore --ablate decrease-first", dict),  # a line for each safeguard
     ],
 )
 @pytest.mark.usefixtures("in_memory")
