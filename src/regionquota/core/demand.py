@@ -93,13 +93,14 @@ def needs_of(words: Sequence[tuple[Region, Demand]], now: float | None = None) -
 
 
 def _need(demand: Demand, newest: Epoch, now: float | None) -> Need:
-    seconds = max(demand.seconds, _SHORTEST_S)
+    seconds = demand.seconds if demand.seconds > _SHORTEST_S else _SHORTEST_S
     growth = (demand.granted - demand.freed) / seconds
     in_use = 0
     if demand.epoch == newest:
         in_use = demand.used + demand.reserved
-        if growth > 0 and now is not None and demand.at:
-            in_use = _grown(in_use, growth, min(now - demand.at, seconds), demand.slice)
+        if growth > 0 and now is not None and demand.at and in_use < demand.slice:
+            since = now - demand.at
+            in_use = _grown(in_use, growth, since if since < seconds else seconds, demand.slice)
     high = low = 0.0
     if demand.denied_high or demand.denied_low:
         high, low = (units / seconds for units in _by_priority(demand))
@@ -122,9 +123,10 @@ def _grown(in_use: int, growth: float, since: float, slice_: int) -> int:
 
     That bounds what a clock that is wrong can do.
     """
-    if since <= 0 or in_use >= slice_:
+    if since <= 0:
         return in_use
-    return min(in_use + int(growth * since), slice_)
+    grown = in_use + int(growth * since)
+    return grown if grown < slice_ else slice_
 
 
 def _added(one: Need, other: Need) -> Need:

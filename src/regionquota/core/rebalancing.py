@@ -266,18 +266,18 @@ def wish_of(
     if quota.low_fill_percent != 100 or need.denied_high or need.denied_low:
         usual = _wanted(without_low(need, quota), limit, policy, round_s, ahead_s)
         wish = in_turn(wish, need, usual, min(round_s, need.seconds), quota, max(limit, need.in_use))
-    asked = need.in_use + need.largest
-    if need.largest > 1 and wish.want < asked <= limit:  # single units are claimed
+    if need.largest > 1 and wish.want < (asked := need.in_use + need.largest) <= limit:  # single units are claimed
         wish = msgspec.structs.replace(wish, room=asked - wish.want)
     return wish
 
 
 def _wanted(need: Need, limit: int, policy: Policy, round_s: float, ahead_s: float | None) -> int:
     in_use = need.in_use
-    ahead = min(round_s, need.seconds)  # no further than was looked back: a step is not a slope
+    ahead = round_s if round_s < need.seconds else need.seconds  # no further than was looked back: a step is no slope
     horizon = ahead * policy.growth_rounds
     growth = need.growth * horizon if need.growth > 0 else 0.0
-    margin = policy.variance * math.sqrt(min(in_use, need.turnover * horizon + _FEW_REQUESTS))
+    scattered = need.turnover * horizon + _FEW_REQUESTS
+    margin = policy.variance * math.sqrt(scattered if scattered < in_use else in_use)
     wanted = in_use + math.ceil(growth + margin + need.denied * ahead)
     if ahead_s is not None:
         wanted = max(wanted, foreseen(need, ahead_s))
@@ -302,6 +302,7 @@ def _emit(
     takers: list[_Taker] = []
     givers: list[tuple[int, Region]] = []
     slices = allocation.slices
+    is_pressed = False
     for region, size in wanted.items():
         owned = slices.get(region, 0)
         if size > owned:
@@ -309,12 +310,13 @@ def _emit(
             useful_from = 1 if wish.urgent else smallest if wish.lacks(owned, size) else idle
             if size - owned >= useful_from or draining:
                 takers.append((owned - size, region, useful_from))
+                is_pressed = is_pressed or wish.presses
         elif size < owned:
             givers.append((size - owned, region))
     if not takers and not draining and allocation.pool >= 0 and all(-amount < idle for amount, _ in givers):
         return NOTHING  # most quotas of most rounds
     takers.sort()
-    if any(wishes[region].presses for _, region, _ in takers):
+    if is_pressed:
         takers.sort(key=lambda taker: not wishes[taker[1]].presses)
     if allocation.policy.regions:  # what lacks of a floor goes before what others want
         takers.sort(key=lambda taker: slices.get(taker[1], 0) >= wishes[taker[1]].least)
