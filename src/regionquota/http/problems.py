@@ -101,8 +101,7 @@ def suspended(outcome: Suspended) -> Answer:
 
 def denied(outcome: Denied, region: str, tenant: str) -> Answer:
     """Names the line that does not fit; balances only to `tenant` whose they are."""
-    holding = outcome.holding
-    key, counter = holding.key, holding.counter
+    holding, key = outcome.holding, outcome.holding.key
     members: dict[str, Any] = {
         "reason": outcome.reason.value,
         "region": region,
@@ -112,16 +111,15 @@ def denied(outcome: Denied, region: str, tenant: str) -> Answer:
         "generation": holding.policy.generation,
         "retry_after_s": _retry_after(outcome),
     }
-    if key.tenant != tenant:
-        return problem(429, "denied", _TITLES[outcome.reason], why(outcome, region, tenant), **members)
-    members |= {
-        "available": outcome.free,
-        "kept_for_higher_priority": outcome.kept,
-        "slice": holding.slice,
-        "limit": holding.limit,
-        "debt": counter.debt,
-        "revision": holding.revision,
-    }
+    if key.tenant == tenant:
+        members |= {
+            "available": outcome.free,
+            "kept_for_higher_priority": outcome.kept,
+            "slice": holding.slice,
+            "limit": holding.limit,
+            "debt": holding.counter.debt,
+            "revision": holding.revision,
+        }
     return problem(429, "denied", _TITLES[outcome.reason], why(outcome, region, tenant), **members)
 
 
